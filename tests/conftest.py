@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import os
 import random
 import re
 import shutil
@@ -31,6 +32,10 @@ settings.register_profile("untimed", deadline=None)
 settings.register_profile("quick", deadline=None, max_examples=15)
 settings.register_profile("stress", deadline=None, max_examples=1_000)
 settings.load_profile("untimed")
+
+
+# Java otherwise spends half of a short Spark session's processor time on optimizing code that soon ends.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -28,7 +28,9 @@ def test_a_group_keeps_every_promise(figure: Callable[[str], None]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SEEDED_BUGS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.turn(place)) for place, name in enumerate(SEEDED_BUGS)]
+)
 def test_every_seeded_bug_is_found(name: str) -> None:
     _, violations = run_many(_SEEDS.get(name, 1), frozenset([name]), seconds=240, violations_max=1)
     assert violations

@@ -45,7 +45,9 @@ def test_a_seeded_bug_is_found() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SEEDED_BUGS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.turn(place)) for place, name in enumerate(SEEDED_BUGS)]
+)
 def test_every_seeded_bug_is_found(name: str) -> None:
     assert run_many(_SEEDS.get(name, 2), frozenset([name]), seconds=240, violations_max=1).violations
 

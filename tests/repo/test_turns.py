@@ -19,6 +19,7 @@ def _collected(*options: str) -> set[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.turn(0)
 def test_each_test_in_turn_is_in_one_run_and_in_the_complete_one() -> None:
     turns = [_collected("-m", "not install", "--testrunuid", str(turn)) for turn in range(3)]
     assert all(turns)
@@ -27,6 +28,7 @@ def test_each_test_in_turn_is_in_one_run_and_in_the_complete_one() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.turn(0)
 @pytest.mark.parametrize("options", [(), ("--testrunuid", "2")])
 def test_workers_take_the_same_turn(options: tuple[str, ...]) -> None:
     """pytest-xdist fails if they do not; with no turn given, three workers would agree in a ninth of all attempts."""

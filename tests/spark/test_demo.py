@@ -21,7 +21,7 @@ def demo(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "stress.demo", *arguments]
 
 
-@pytest.mark.turn(0)
+@pytest.mark.turn(2)
 def test_the_demo_keeps_its_promises(tmp_path: Path) -> None:
     keep = tmp_path / "kept"
     command = demo("--events", "400", "--keep", str(keep))

@@ -36,7 +36,7 @@ def _path_without_spaces(executable: str, folder: Path) -> str:
     return str(folder / "environment" / "bin" / Path(executable).name)
 
 
-@pytest.mark.turn(0)
+@pytest.mark.turn(1)
 def test_without_a_register_call(log: Path) -> None:
     with Writer(log) as writer:
         writer.append_many([b"one", b"two", b"three"])

@@ -30,7 +30,8 @@ def test_eight_processes_log_through_cutovers(log: Path, method: str) -> None:
     assert len(list(log.glob("*.dat"))) > 20
 
 
-def test_forks_while_another_thread_logs_hang_nothing_and_lose_nothing(log: Path) -> None:
+@pytest.mark.parametrize("count", [200, pytest.param(1000, marks=pytest.mark.turn(2))])
+def test_forks_while_another_thread_logs_hang_nothing_and_lose_nothing(log: Path, count: int) -> None:
     handler = Handler(log, wait=60)
     stopped = threading.Event()
     logged = [0]
@@ -48,7 +49,7 @@ def test_forks_while_another_thread_logs_hang_nothing_and_lose_nothing(log: Path
 
         thread = threading.Thread(target=log_all)
         thread.start()
-        for first in range(1, 1001, 10):
+        for first in range(1, count + 1, 10):
             children = [Child(work, number) for number in range(first, first + 10)]
             for child in children:
                 child.join()
@@ -56,7 +57,7 @@ def test_forks_while_another_thread_logs_hang_nothing_and_lose_nothing(log: Path
         thread.join()
     found = numbers_by_writer(bodies(log))
     assert found.pop(0) == list(range(logged[0]))
-    assert found == {number: list(range(4)) for number in range(1, 1001)}
+    assert found == {number: list(range(4)) for number in range(1, count + 1)}
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])

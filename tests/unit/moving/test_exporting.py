@@ -256,7 +256,9 @@ def test_two_exports_to_one_file_exclude_each_other(log: Path, tmp_path: Path) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", ExportForm)
+@pytest.mark.parametrize(
+    "form", [pytest.param(form, marks=pytest.mark.turn(place)) for place, form in enumerate(ExportForm)]
+)
 def test_the_memory_of_an_export_does_not_grow_with_the_log(
     log: Path, form: ExportForm, figure: Callable[[str], None]
 ) -> None:
