@@ -12,8 +12,8 @@ import ctypes
 import errno
 import mmap
 import os
+import shutil
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 
@@ -95,9 +95,15 @@ def try_file_system(directory: Directory) -> Iterator[Finding]:
     if _free_bytes(directory) < _TRIAL_BYTES:
         yield Finding(_AREA, "operations", Verdict.DOUBTFUL, "not tried", "there is no space")
         return
+    # The name is known before the folder exists, and it is removed twice: SIGTERM may raise anywhere, but only once.
+    path = directory.file_path(_PREFIX + os.urandom(8).hex())
     try:
-        with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=directory.path) as path, Directory(path) as folder:
-            yield from _tried(folder)
+        try:
+            os.mkdir(path, 0o700)
+            with Directory(path) as folder:
+                yield from _tried(folder)
+        finally:
+            shutil.rmtree(path, ignore_errors=True)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             reason = f"no file can be made: {error.strerror}; the disk has no inodes left, or a quota is reached"
@@ -108,6 +114,8 @@ def try_file_system(directory: Directory) -> Iterator[Finding]:
         reason = f"the directory is not writable: {error.strerror}; this user can read a log, but not append"
         remedy = "run this as a user who may append"
         yield Finding(_AREA, "operations", Verdict.DOUBTFUL, "not tried", reason, remedy)
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _tried(folder: Directory) -> Iterator[Finding]:

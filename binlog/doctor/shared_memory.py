@@ -61,13 +61,20 @@ def examine_waking(directory: Directory) -> Finding:
     """Return the finding whether this process can wake another one through the header of a log file."""
     offset = LOG_HEADER.offset("doorbell")
     subject = "waking a process"
+    # As for the folder of the operations (file_system.py): SIGTERM may raise anywhere.
+    trial = directory.file_path(f".binlog-doctor-{os.urandom(8).hex()}")
     try:
-        with tempfile.NamedTemporaryFile(prefix=".binlog-doctor-", dir=directory.path) as file:
-            file.write(bytes(HEADER_BYTES))
-            file.flush()
-            return _woken(file.name, offset, subject)
+        try:
+            with open(trial, "xb") as file:
+                file.write(bytes(HEADER_BYTES))
+            return _woken(trial, offset, subject)
+        finally:
+            os.unlink(trial)
     except OSError:
         path = _newest_file(directory)
+    finally:
+        with suppress(OSError):  # it is gone, or was never made
+            os.unlink(trial)
     if path is None:
         reason = "nothing can be written to the directory, and it has no log"
         return Finding(_AREA, subject, Verdict.DOUBTFUL, "not tried", reason)
