@@ -95,7 +95,8 @@ def try_file_system(directory: Directory) -> Iterator[Finding]:
     if _free_bytes(directory) < _TRIAL_BYTES:
         yield Finding(_AREA, "operations", Verdict.DOUBTFUL, "not tried", "there is no space")
         return
-    # The name is known before the folder exists, and it is removed twice: SIGTERM may raise anywhere, but only once.
+    # SIGTERM may raise an exception at any place, but only once.  So the name is chosen before the folder exists, and a
+    # second removal follows the first.
     path = directory.file_path(_PREFIX + os.urandom(8).hex())
     try:
         try:

@@ -61,7 +61,7 @@ def examine_waking(directory: Directory) -> Finding:
     """Return the finding whether this process can wake another one through the header of a log file."""
     offset = LOG_HEADER.offset("doorbell")
     subject = "waking a process"
-    # As for the folder of the operations (file_system.py): SIGTERM may raise anywhere.
+    # SIGTERM may raise an exception at any place: see `try_file_system`.
     trial = directory.file_path(f".binlog-doctor-{os.urandom(8).hex()}")
     try:
         try:

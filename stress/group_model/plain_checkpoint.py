@@ -17,7 +17,8 @@ from binlog.format.consumers.group_layouts import (
     GROUP_SETTING,
 )
 from binlog.format.consumers.operation import Clock, MessageFacts
-from stress.group_model.plain_state import Counters, Item, PlainState, Seat
+from stress.group_model.plain_items import Item, Seat
+from stress.group_model.plain_state import Counters, PlainState
 
 _STATE, _MEMBER, _ITEM, _FACTS, _SETTING, _GENERATION = (
     struct.Struct(layout.format)
@@ -92,7 +93,7 @@ class _Parser:
         state.is_paused, state.is_deleted = bool(flags & _PAUSED), bool(flags & _DELETED)
         state.letters, state.counters = letters, Counters(*values[13 : 13 + _COUNTER_COUNT])
         state.settings = Settings().changed(dict(self._take(_SETTING) for _ in range(setting_count)))
-        state.seats = dict(self._member() for _ in range(seat_count))
+        state.seats.update(self._member() for _ in range(seat_count))
         state.generations = dict(self._take(_GENERATION) for _ in range(generation_count))
         items = [self._item() for _ in range(item_count)]
         facts = [MessageFacts(*self._take(_FACTS)) for _ in range(fact_count)]

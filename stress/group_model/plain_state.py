@@ -5,15 +5,13 @@ The rules are those of binlog/consumers/state/group_state.py, by number.
 
 from __future__ import annotations
 
-import heapq
-from bisect import insort
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from binlog.consumers.state.group_state import Assigned, ItemState, Outcome
-from binlog.consumers.state.settings import OUTSTANDING_MAX, OnExpiry, Order, Settings
+from binlog.consumers.state.settings import OUTSTANDING_MAX, OnExpiry, Settings
 from binlog.format.consumers.operation import (
     NO_SEAT,
     START_FIRST,
@@ -30,6 +28,7 @@ from binlog.format.consumers.operation import (
     Setting,
     Window,
 )
+from stress.group_model.plain_items import Item, PlainItems, Seat, is_at_work
 
 WORKER_DIED = "worker died"
 EXPIRED = "expired"
@@ -38,39 +37,6 @@ _NO_FACTS = MessageFacts()
 _FIXED = frozenset((Setting.RULES, Setting.ORDER))
 _NUMBER_MAX = (1 << 64) - 1
 DELIVERY_MAX = (1 << 32) - 1
-
-
-@dataclass(slots=True)
-class Item:
-    """An outstanding item: it was assigned or delayed, and is not done.
-
-    due_ns: the due time of a delayed item, the end of the lease of a started one; 0 for none.
-    delivery: how often it was started.  deaths: how many members died that had started it.
-    letter: its number among the dying items, 0 if it is not dying.  reason: why it is dying.
-    """
-
-    sequence: int
-    state: ItemState
-    key_hash: int = 0
-    expiry_ns: int = 0
-    due_ns: int = 0
-    seat: int = NO_SEAT
-    delivery: int = 0
-    uncounted: int = 0
-    deaths: int = 0
-    is_suspect: bool = False
-    letter: int = 0
-    reason: str = ""
-
-
-@dataclass(slots=True)
-class Seat:
-    """A member that is alive.  held: the sequences of its items."""
-
-    generation: int
-    hint: str
-    lease_ns: int = 0
-    held: set[int] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -87,36 +53,6 @@ class Counters:
     void: int = 0
 
 
-def _is_at_work(item: Item) -> bool:
-    """Whether a member has the item, and not in order to make it a dead letter."""
-    return item.seat != NO_SEAT and not item.letter
-
-
-class _Ready:
-    """Sequences, of which the smallest comes out first."""
-
-    def __init__(self) -> None:
-        self._heap: list[int] = []
-        self._members: set[int] = set()
-
-    def __len__(self) -> int:
-        return len(self._members)
-
-    def add(self, sequence: int) -> None:
-        if sequence not in self._members:
-            self._members.add(sequence)
-            heapq.heappush(self._heap, sequence)
-
-    def discard(self, sequence: int) -> None:
-        self._members.discard(sequence)
-
-    def pop(self) -> int:
-        while (sequence := heapq.heappop(self._heap)) not in self._members:
-            pass
-        self._members.remove(sequence)
-        return sequence
-
-
 class PlainState:
     """The state of a group after some operations.
 
@@ -131,22 +67,19 @@ class PlainState:
         self.clock: Clock | None = None
         self.next = self.known_end = 0
         self.witness: tuple[tuple[int, int], int] | None = None
-        self.items: dict[int, Item] = {}
-        self.seats: dict[int, Seat] = {}
+        self.items = PlainItems()
         self.generations: dict[int, int] = {}
         self.is_paused = self.is_deleted = self.is_created = False
         self.letters = 0
         self.counters = Counters()
         self._took_new = False
         self._facts: deque[MessageFacts] = deque()  # of the last messages before `known_end`
-        self._ready = _Ready()
-        self._suspects = _Ready()
-        self._scheduled: set[int] = set()  # those that wait for their due time and were never delivered
-        self._timed: list[tuple[int, int]] = []
-        self._dying: list[tuple[int, int]] = []
-        self._keys: dict[int, list[int]] = {}
-        self._in_hand = self._letters_in_hand = 0
         self.membership = 0  # changes when a member joins or leaves
+
+    @property
+    def seats(self) -> dict[int, Seat]:
+        """The members that are alive, by number."""
+        return self.items.seats
 
     @property
     def floor(self) -> int:
@@ -156,25 +89,22 @@ class PlainState:
     @property
     def in_hand(self) -> int:
         """How many items members have."""
-        return self._in_hand
+        return self.items.in_hand
 
     @property
     def scheduled_count(self) -> int:
         """How many items were never delivered and wait for their due time."""
-        return len(self._scheduled)
+        return len(self.items.scheduled)
 
     @property
     def next_due_ns(self) -> int | None:
         """The group time at which the next item becomes ready, or None."""
-        while self._timed and not self._is_timed(*self._timed[0]):
-            heapq.heappop(self._timed)
-        return self._timed[0][0] if self._timed else None
+        return self.items.next_due_ns
 
     @property
     def available(self) -> int:
         """How many items members may get now, except for `in_hand_max`."""
-        ready = len(self._ready) + len(self._suspects) + (self._assignable_letter() is not None)
-        return ready + (self.known_end - self.next if self._may_take_new() else 0)
+        return self.items.available + (self.known_end - self.next if self._may_take_new() else 0)
 
     @property
     def assignable(self) -> int:
@@ -190,15 +120,14 @@ class PlainState:
         """Set the items of a state whose other attributes are set, as of a checkpoint."""
         self._took_new = took_new
         self._facts.extend(facts)
+        self.items.order = self.settings.order
         # Items that members have are the first ones with their keys.
-        for item in sorted(items, key=lambda each: (not _is_at_work(each), each.sequence)):
+        for item in sorted(items, key=lambda each: (not is_at_work(each), each.sequence)):
             if item.seat != NO_SEAT:
-                self.seats[item.seat].held.add(item.sequence)
-                self._in_hand += 1
-                self._letters_in_hand += bool(item.letter)
+                self.items.hold(item, item.seat)
                 if item.due_ns:
-                    heapq.heappush(self._timed, (item.due_ns, item.sequence))
-            self._add(item)
+                    self.items.set_deadline(item, item.due_ns)
+            self.items.add(item)
 
     @property
     def took_new(self) -> bool:
@@ -289,6 +218,7 @@ class PlainState:
         self.settings = self.settings.changed(values)
         if not self.is_created:
             self.is_created = True
+            self.items.order = self.settings.order
             self.next = self.known_end = start or 0
 
     # --- messages of the log
@@ -308,7 +238,7 @@ class PlainState:
 
     def _take_facts(self, sequence: int, facts: MessageFacts) -> None:
         if facts.due_ns > self.clock_ns:
-            self._add(Item(sequence, ItemState.DELAYED, facts.key_hash, facts.expiry_ns, facts.due_ns))
+            self.items.add(Item(sequence, ItemState.DELAYED, facts.key_hash, facts.expiry_ns, facts.due_ns))
             self._facts.append(facts)
         else:
             self._facts.append(facts._replace(due_ns=0))
@@ -316,7 +246,7 @@ class PlainState:
     def _apply_gone(self, first: int, end: int) -> None:
         """Rule 11."""
         for sequence in [each for each in self.items if first <= each < end]:
-            self._remove(self.items[sequence])
+            self.items.remove(self.items[sequence])
             self.counters.gone += 1
         if first <= self.next < end:
             self.counters.gone += end - self.next
@@ -333,26 +263,26 @@ class PlainState:
         self.epoch += 1
         kept = [each for each in self.items.values() if reset.keeps and each.sequence < reset.to]
         for item in list(self.items.values()):
-            self._remove(item)
+            self.items.remove(item)
         self._facts.clear()
         self.next = self.known_end = reset.to
         self.witness = None
         for item in kept:
             item.uncounted += item.state is ItemState.STARTED
             item.seat, item.state, item.due_ns = NO_SEAT, ItemState.READY, 0
-            self._add(item)
+            self.items.add(item)
 
     def _deliver_again(self, again: Again) -> None:
         """Rule 14."""
         item = self.items.get(again.sequence)
         if item is not None:
             if item.state is ItemState.DELAYED:
-                self._detach(item)
-                self._make_ready(item)
+                self.items.detach(item)
+                self.items.make_ready(item)
         elif again.delivery and again.sequence < self.next:
             item = Item(again.sequence, ItemState.READY, again.key_hash)
             item.delivery = item.uncounted = max(again.delivery, min(self.counters.started + 1, DELIVERY_MAX))
-            self._add(item)
+            self.items.add(item)
 
     # --- operations of members
 
@@ -371,7 +301,7 @@ class PlainState:
                 continue
             self.counters.dead += bool(item.letter)
             self.counters.done += not item.letter
-            self._remove(item)
+            self.items.remove(item)
 
     def _start(self, sequence: int, seat: int) -> int:
         """Rule 4.  Return the delivery, 0 if the member does not have the item or has started it."""
@@ -382,12 +312,8 @@ class PlainState:
         item.delivery += 1
         self.counters.started += 1
         if lease := self.seats[seat].lease_ns:
-            self._set_deadline(item, min(self.clock_ns + lease, _NUMBER_MAX))
+            self.items.set_deadline(item, min(self.clock_ns + lease, _NUMBER_MAX))
         return item.delivery
-
-    def _set_deadline(self, item: Item, deadline_ns: int) -> None:
-        item.due_ns = deadline_ns
-        heapq.heappush(self._timed, (deadline_ns, item.sequence))
 
     def _apply_failures(self, entries: Iterable[Failure], kind: Kind, refused: list[Delivery]) -> None:
         for sequence, delivery, due_ns, reason in entries:
@@ -419,7 +345,7 @@ class PlainState:
             if item is None or item.state is not ItemState.STARTED:
                 refused.append(Delivery(sequence, delivery))
             elif deadline_ns > self.clock_ns:
-                self._set_deadline(item, deadline_ns)
+                self.items.set_deadline(item, deadline_ns)
             else:
                 self._return(item)
 
@@ -451,133 +377,34 @@ class PlainState:
 
     def _return(self, item: Item, due_ns: int = 0) -> None:
         """Take an item from its member; a member may get it from a time on."""
-        self._detach(item)
+        self.items.detach(item)
         if due_ns <= self.clock_ns:
-            self._make_ready(item)
-            return
-        item.state, item.due_ns = ItemState.DELAYED, due_ns
-        heapq.heappush(self._timed, (due_ns, item.sequence))
-        if self.settings.order is Order.RELAXED:
-            self._leave_key(item)
+            self.items.make_ready(item)
         else:
-            self._queue_by_key(item)
+            self.items.delay(item, due_ns)
 
     def _let_die(self, item: Item, reason: str) -> None:
         """Rules 5 and 12."""
-        self._detach(item)
+        self.items.detach(item)
         self.letters += 1
-        item.letter, item.reason, item.state, item.due_ns = self.letters, reason, ItemState.READY, 0
-        heapq.heappush(self._dying, (item.letter, item.sequence))
-        self._queue_by_key(item)
-
-    # --- the items, and queues that follow from them
-
-    def _add(self, item: Item) -> None:
-        self.items[item.sequence] = item
-        if item.state is ItemState.DELAYED:
-            heapq.heappush(self._timed, (item.due_ns, item.sequence))
-            if not item.delivery:
-                self._scheduled.add(item.sequence)
-            if self.settings.order is Order.STRICT:
-                self._queue_by_key(item)
-        elif item.letter and item.state is ItemState.READY:
-            heapq.heappush(self._dying, (item.letter, item.sequence))
-            self._queue_by_key(item)
-        elif item.state is ItemState.READY:
-            self._make_ready(item)
-        else:
-            self._queue_by_key(item)
-
-    def _remove(self, item: Item) -> None:
-        self._detach(item)
-        self._leave_key(item)
-        del self.items[item.sequence]
-
-    def _detach(self, item: Item) -> None:
-        """Take an item from its member, or from the items that a member may get."""
-        self._ready.discard(item.sequence)
-        self._suspects.discard(item.sequence)
-        self._scheduled.discard(item.sequence)
-        if item.seat != NO_SEAT:
-            if (seat := self.seats.get(item.seat)) is not None:
-                seat.held.discard(item.sequence)
-            item.seat = NO_SEAT
-            self._in_hand -= 1
-            self._letters_in_hand -= bool(item.letter)
-
-    def _make_ready(self, item: Item) -> None:
-        """Let a member get the item, as soon as it is the first one with its key."""
-        item.due_ns = 0
-        item.state = ItemState.READY
-        is_first = self._queue_by_key(item)
-        if item.letter:
-            heapq.heappush(self._dying, (item.letter, item.sequence))
-        elif is_first:
-            (self._suspects if item.is_suspect else self._ready).add(item.sequence)
-        else:
-            item.state = ItemState.BLOCKED
-
-    def _queue_by_key(self, item: Item) -> bool:
-        """Rule 8.  Put the item at its place among those with its key; return whether it is the first one.
-
-        The order is by sequence, but the item that a member has is the first one.
-        """
-        if not item.key_hash or self.settings.order is Order.NONE:
-            return True
-        queue = self._keys.setdefault(item.key_hash, [])
-        if item.sequence in queue:
-            queue.remove(item.sequence)
-        is_first_in_hand = bool(queue) and _is_at_work(self.items[queue[0]])
-        insort(queue, item.sequence, lo=int(is_first_in_hand))
-        for sequence in queue[1:2]:
-            self._block(self.items[sequence])
-        if queue[0] != item.sequence:
-            self._unblock(self.items[queue[0]])
-        return queue[0] == item.sequence
-
-    def _block(self, item: Item) -> None:
-        if item.state is ItemState.READY and not item.letter:
-            item.state = ItemState.BLOCKED
-            self._ready.discard(item.sequence)
-            self._suspects.discard(item.sequence)
-
-    def _unblock(self, item: Item) -> None:
-        if item.state is ItemState.BLOCKED:
-            item.state = ItemState.READY
-            (self._suspects if item.is_suspect else self._ready).add(item.sequence)
-
-    def _leave_key(self, item: Item) -> None:
-        queue = self._keys.get(item.key_hash) if item.key_hash else None
-        if queue is None or item.sequence not in queue:
-            return
-        queue.remove(item.sequence)
-        if queue:
-            self._unblock(self.items[queue[0]])
-        else:
-            del self._keys[item.key_hash]
-
-    def _is_timed(self, due_ns: int, sequence: int) -> bool:
-        item = self.items.get(sequence)
-        return item is not None and item.due_ns == due_ns and item.state in (ItemState.DELAYED, ItemState.STARTED)
+        item.letter, item.reason = self.letters, reason
+        self.items.queue_letter(item)
 
     def _make_due(self) -> None:
         """Rule 2."""
-        while self._timed and self._timed[0][0] <= self.clock_ns:
-            due_ns, sequence = heapq.heappop(self._timed)
-            if self._is_timed(due_ns, sequence):
-                item = self.items[sequence]
-                if item.state is ItemState.STARTED and self._is_last(item):
-                    self._let_die(item, LEASE_ENDED)
-                    continue
-                self._detach(item)
-                self._make_ready(item)
+        while (item := self.items.pop_due(self.clock_ns)) is not None:
+            if item.state is ItemState.STARTED and self._is_last(item):
+                self._let_die(item, LEASE_ENDED)
+            else:
+                self._return(item)
 
     # --- assignment
 
     def _may_take_new(self) -> bool:
         """Rule 9."""
         return (
-            len(self.items) - len(self._scheduled) < self.settings.outstanding_max and len(self.items) < OUTSTANDING_MAX
+            len(self.items) - len(self.items.scheduled) < self.settings.outstanding_max
+            and len(self.items) < OUTSTANDING_MAX
         )
 
     def _assign(self, operation: Operation) -> list[Assigned]:
@@ -588,16 +415,14 @@ class PlainState:
         share = max(1, -(-self.available // len(self.seats)))
         count = min(operation.want, share)
         if self.settings.in_hand_max:
-            count = min(count, self.settings.in_hand_max - self._in_hand)
+            count = min(count, self.settings.in_hand_max - self.in_hand)
         assigned: list[Assigned] = []
         while len(assigned) < count and not self._has_suspect(seat):
             item = self._pick(is_alone=not seat.held)
             if item is None:
                 break
-            item.seat, item.state = operation.seat, ItemState.HELD
-            seat.held.add(item.sequence)
-            self._in_hand += 1
-            self._letters_in_hand += bool(item.letter)
+            item.state = ItemState.HELD
+            self.items.hold(item, operation.seat)
             is_first = not assigned and operation.flags & START_FIRST and not item.letter
             delivery = self._start(item.sequence, operation.seat) if is_first else item.delivery
             assigned.append(Assigned(item.sequence, delivery, bool(is_first), item.letter))
@@ -607,32 +432,18 @@ class PlainState:
         return any(self.items[sequence].is_suspect for sequence in seat.held)
 
     def _pick(self, *, is_alone: bool) -> Item | None:
-        if (sequence := self._assignable_letter()) is not None:
-            heapq.heappop(self._dying)
-            return self.items[sequence]
-        if self._suspects:
+        if (item := self.items.pop_letter()) is not None:
+            return item
+        if self.items.has_suspects:
             # A member that has items gets no more until it is alone: otherwise suspects could wait forever.
-            return self.items[self._suspects.pop()] if is_alone else None
+            return self.items.pop_suspect() if is_alone else None
         self._took_new = not self._took_new
         if self._took_new:
             return self._pick_new() or self._pick_ready()
         return self._pick_ready() or self._pick_new()
 
-    def _assignable_letter(self) -> int | None:
-        """Rule 12.  Return the sequence of the next dying item, unless a member has one."""
-        while self._dying and not self._is_next_dying(*self._dying[0]):
-            heapq.heappop(self._dying)
-        if not self._dying or self._letters_in_hand:
-            return None
-        return self._dying[0][1]
-
-    def _is_next_dying(self, letter: int, sequence: int) -> bool:
-        item = self.items.get(sequence)
-        return item is not None and item.letter == letter and item.seat == NO_SEAT
-
     def _pick_ready(self) -> Item | None:
-        while self._ready:
-            item = self.items[self._ready.pop()]
+        while (item := self.items.pop_ready()) is not None:
             if not self._expire(item):
                 return item
         return None
@@ -647,7 +458,7 @@ class PlainState:
                 continue
             item = Item(sequence, ItemState.READY, facts.key_hash, facts.expiry_ns)
             self.items[sequence] = item
-            if not self._queue_by_key(item):
+            if not self.items.queue_by_key(item):
                 item.state = ItemState.BLOCKED
             elif not self._expire(item):
                 return item
@@ -659,7 +470,7 @@ class PlainState:
             return False
         self.counters.expired += 1
         if self.settings.on_expiry is OnExpiry.DROP:
-            self._remove(item)
+            self.items.remove(item)
         else:
             self._let_die(item, EXPIRED)
         return True

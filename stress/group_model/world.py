@@ -15,7 +15,8 @@ from binlog.format.consumers.operation import Delivery, Kind, Reset, entries_of,
 from binlog.storage.mode import Mode
 from stress.group_model.audit import Audit, ViolationError, message_of
 from stress.group_model.plain_group import PlainGroup
-from stress.group_model.plain_state import Item, PlainState
+from stress.group_model.plain_items import Item
+from stress.group_model.plain_state import PlainState
 from stress.group_model.process import UUID, DiedError, InterruptError, Process, records_of
 from stress.group_model.seeded_bugs import SEEDED_BUGS
 from stress.group_model.sim_log import SimLog
@@ -143,7 +144,7 @@ class World:
         if self.has("suspects-together"):
             state._has_suspect = lambda seat: False  # type: ignore[method-assign]
         if self.has("key-ignored"):
-            state._queue_by_key = lambda item: True  # type: ignore[method-assign]
+            state.items.queue_by_key = lambda item: True  # type: ignore[method-assign]
 
     # ---- a run ----
 

@@ -134,7 +134,7 @@ def test_a_browser_that_reads_nothing_costs_a_fixed_amount(tmp_path: Path) -> No
         for _ in range(10):
             for _ in range(30):
                 last = writer.append_many(records, mode=binlog.Mode.FLUSH)[-1]
-            # Otherwise the server, too, could be too far from the end, and skip records.
+            # If the writer did not wait for the quick browser, the server itself could skip records.
             _rows_to(quick, last)
         assert _resident_bytes(page) - before < 30 << 20  # the records are 90 MB
         # The slow browser then learns how many it missed, and gets the last records.
