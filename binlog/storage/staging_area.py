@@ -102,9 +102,10 @@ class StagingArea:
         name = area_name(directory, uuid)
         if not os.path.lexists(_SHARED_MEMORY + name):
             _make(name, access, directory, uuid)
-        opened = _open(name, access, directory)
-        fd = int(opened[0])
+        opened = _not_open()
         try:
+            fd = _open(name, opened)
+            _check_owner(os.fstat(fd), access, directory)
             try:
                 _check(lib.binlog_byte_lock_wait(fd, lib.BINLOG_LOCK_INIT))
                 if not _leads_to(name, fd):
@@ -275,9 +276,9 @@ def sweep() -> None:
 
 
 def _sweep_one(name: str) -> None:
-    opened = _open_registered(name)
-    fd = int(opened[0])
+    opened = _not_open()
     try:
+        fd = _open(name, opened)
         if os.fstat(fd).st_uid == os.geteuid() and lib.binlog_byte_lock(fd, lib.BINLOG_LOCK_INIT) == 0:
             _remove_unused(fd, name)
     finally:
@@ -328,29 +329,27 @@ def _make(name: str, access: FileAccess, directory: os.stat_result, uuid: bytes)
             os.unlink(_SHARED_MEMORY + unfinished)
 
 
-def _open_registered(name: str) -> Sequence[int]:
-    """Open a staging area; return the descriptor and its serial.  Raises: OSError.
+def _not_open() -> Sequence[int]:
+    """Return the place for a descriptor and its serial (native/shared/fork.c), with those of no descriptor."""
+    opened: Sequence[int] = ffi.new("int64_t[2]", [-1, 0])
+    return opened
 
-    A forked child closes it at once (native/shared/fork.c), so that its copy does not hold the lock.
+
+def _open(name: str, opened: Sequence[int]) -> int:
+    """Open a staging area, and return the descriptor.  Raises: OSError.
+
+    opened: gets the descriptor and its serial in the same call, so that the caller can close it although a signal
+    handler raised.  A forked child closes it at once, so that its copy does not hold the lock.
     """
-    opened: Sequence[int] = ffi.new("int64_t[2]")
-    _check(lib.binlog_fd_open(AT_FDCWD, os.fsencode(_SHARED_MEMORY + name), os.O_RDWR | _FLAGS, opened))
-    return opened
+    return int(_check(lib.binlog_fd_open(AT_FDCWD, os.fsencode(_SHARED_MEMORY + name), os.O_RDWR | _FLAGS, opened)))
 
 
-def _open(name: str, access: FileAccess, directory: os.stat_result) -> Sequence[int]:
-    """Return as `_open_registered`.  Raises: OSError, also if another user may have planted it."""
-    opened = _open_registered(name)
-    try:
-        status = os.fstat(opened[0])
-        owners = (os.geteuid(), directory.st_uid, access.owner)
-        strange = status.st_uid not in owners or status.st_mode & 0o7777 & ~access.mode
-        if strange or not stat.S_ISREG(status.st_mode):
-            raise PermissionError(errno.EACCES, "the staging area has an unexpected owner or mode")
-    except BaseException:
-        lib.binlog_fd_close_serial(*opened)
-        raise
-    return opened
+def _check_owner(status: os.stat_result, access: FileAccess, directory: os.stat_result) -> None:
+    """Raise PermissionError if another user may have planted the staging area."""
+    owners = (os.geteuid(), directory.st_uid, access.owner)
+    strange = status.st_uid not in owners or status.st_mode & 0o7777 & ~access.mode
+    if strange or not stat.S_ISREG(status.st_mode):
+        raise PermissionError(errno.EACCES, "the staging area has an unexpected owner or mode")
 
 
 def _map(fd: int) -> object:
