@@ -174,7 +174,7 @@ class PlainItems(dict[int, Item]):
         heapq.heappush(self._timed, (deadline_ns, item.sequence))
 
     def delay(self, item: Item, due_ns: int) -> None:
-        """Let a member get an item that nobody has only from a time on."""
+        """Let a member get an item that no member has only from a time on."""
         item.state, item.due_ns = ItemState.DELAYED, due_ns
         heapq.heappush(self._timed, (due_ns, item.sequence))
         if self.order is Order.RELAXED:
@@ -183,7 +183,7 @@ class PlainItems(dict[int, Item]):
             self.queue_by_key(item)
 
     def queue_letter(self, item: Item) -> None:
-        """Let a member get a dying item that nobody has, in the order of their numbers."""
+        """Let a member get a dying item that no member has, in the order of the numbers."""
         item.state, item.due_ns = ItemState.READY, 0
         heapq.heappush(self._dying, (item.letter, item.sequence))
         self.queue_by_key(item)
