@@ -11,7 +11,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -53,12 +53,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 # pytest caches its rewritten test modules, because rewriting takes longer than anything else before the first test;
-# processes that tests start follow the environment, and write nothing.
+# processes that tests start write nothing.
 sys.dont_write_bytecode = False
+os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 
 
 # These start processes by the dozen, or search a model: they run only in `make test`.
-_SLOW_FOLDERS = [Path(__file__).parent / name for name in ("crash", "interop", "multiprocess")]
+_SLOW_FOLDERS = tuple(f"{Path(__file__).parent / name}{os.sep}" for name in ("crash", "interop", "multiprocess"))
 
 
 # Tests with the mark `turn` run in one of this many runs of `make test`, and in each `make install-test`.
@@ -75,12 +76,29 @@ def _turn(config: pytest.Config) -> int:
     return int(workerinput.get("testrunuid", config.option.testrunuid), 16) % _TURNS
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Let every second worker of pytest-xdist collect each folder from its end.
+
+    So the workers of a new checkout do not all rewrite every module: each finds what another one has cached.
+    """
+    report = yield
+    workerinput = getattr(collector.config, "workerinput", {"workerid": "gw0"})
+    if isinstance(collector, pytest.Directory) and int(workerinput["workerid"].removeprefix("gw")) % 2:
+        report.result.reverse()
+    return report
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    # Every worker must have the same order.
+    items.sort(key=lambda item: str(item.path))
     for item in items:
         turn = item.get_closest_marker("turn")
         if turn is not None and turn.args[0] % _TURNS != _turn(config):
             item.add_marker("install")
-        if any(item.path.is_relative_to(folder) for folder in _SLOW_FOLDERS):
+        if str(item.path).startswith(_SLOW_FOLDERS):
             item.add_marker("slow")
     # If they began last, the other workers would be idle at the end.
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)

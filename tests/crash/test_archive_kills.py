@@ -12,6 +12,7 @@ from binlog import Entry, Mode, Reader, Writer
 from stress.crash.preloaded.injector import Kind
 from tests.support.archives import small_frames
 from tests.support.preloaded import kill_at_each_call, run_preloaded
+from tests.support.turns import in_turn
 
 FILES = 2
 DONE = ["00000001.dat.zst", "00000001.idx", "00000002.dat.zst", "00000002.idx", "00000003.dat", "00000003.idx"]
@@ -54,7 +55,7 @@ def _whole(log: Path, expected: list[Entry]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("index", [True, False])
+@pytest.mark.parametrize("index", in_turn([True, False]))
 def test_an_archive_killed_at_each_call_loses_nothing(
     in_memory: Path, index: bool, figure: Callable[[str], None]
 ) -> None:

@@ -16,6 +16,7 @@ from binlog.consumers.state.clock import GroupClock
 from binlog.consumers.state.settings import Settings
 from stress.crash.preloaded.injector import Kind
 from tests.support.preloaded import kill_at_each_call
+from tests.support.turns import in_turn
 
 NAME = "billing"
 
@@ -39,7 +40,7 @@ def _delete_and_create(log: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("is_listed", [False, True])
+@pytest.mark.parametrize("is_listed", in_turn([False, True]))
 def test_a_deletion_killed_at_each_call_is_finished(
     in_memory: Path, is_listed: bool, figure: Callable[[str], None]
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from stress.group_model.__main__ import run_many
 from stress.group_model.seeded_bugs import SEEDED_BUGS
+from tests.support.turns import in_turn
 
 ROOT = Path(__file__).parents[2]
 RUNS = 100
@@ -28,9 +29,7 @@ def test_a_group_keeps_every_promise(figure: Callable[[str], None]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.turn(place)) for place, name in enumerate(SEEDED_BUGS)]
-)
+@pytest.mark.parametrize("name", in_turn(SEEDED_BUGS))
 def test_every_seeded_bug_is_found(name: str) -> None:
     _, violations = run_many(_SEEDS.get(name, 1), frozenset([name]), seconds=240, violations_max=1)
     assert violations

@@ -13,6 +13,7 @@ import pytest
 from stress.crash.failure_modes.kill import ON_NOTHING, ON_SOMETHING, WITH_ANOTHER, Case
 from stress.crash.preloaded.injector import Action
 from tests.support.crash_harness import crash
+from tests.support.turns import in_turn
 
 pytestmark = pytest.mark.slow
 
@@ -28,13 +29,7 @@ def _deaths(tmp_path: Path, scenario: str, place: str, *, before: int = -1) -> i
     return int(found[1])
 
 
-@pytest.mark.parametrize(
-    "place",
-    [
-        pytest.param(place, marks=pytest.mark.turn(turn))
-        for turn, place in enumerate((ON_NOTHING, ON_SOMETHING, WITH_ANOTHER))
-    ],
-)
+@pytest.mark.parametrize("place", in_turn([ON_NOTHING, ON_SOMETHING, WITH_ANOTHER]))
 @pytest.mark.parametrize("scenario", ["append", "append_many", "grow", "cutover"])
 def test_a_writer_killed_at_each_call_loses_nothing(
     tmp_path: Path, scenario: str, place: str, figure: Callable[[str], None]
@@ -44,9 +39,7 @@ def test_a_writer_killed_at_each_call_loses_nothing(
     figure(f"kill sweep of {scenario} {place}: {deaths} deaths")
 
 
-@pytest.mark.parametrize(
-    "before", [pytest.param(before, marks=pytest.mark.turn(turn)) for turn, before in enumerate(range(4, 110, 18))]
-)
+@pytest.mark.parametrize("before", in_turn(range(4, 110, 18)))
 def test_a_writer_killed_during_the_recovery_of_a_killed_one_loses_nothing(tmp_path: Path, before: int) -> None:
     """Each eighteenth call of a cutover, times each call of the next writer's opening; `make crash` does the rest."""
     assert _deaths(tmp_path, "cutover", ON_SOMETHING, before=before) > 5

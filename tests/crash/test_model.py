@@ -15,6 +15,7 @@ import pytest
 
 from stress.model.__main__ import run_many, run_one
 from stress.model.seeded_bugs import SEEDED_BUGS
+from tests.support.turns import in_turn
 
 ROOT = Path(__file__).parents[2]
 RUNS = 250
@@ -45,9 +46,7 @@ def test_a_seeded_bug_is_found() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.turn(place)) for place, name in enumerate(SEEDED_BUGS)]
-)
+@pytest.mark.parametrize("name", in_turn(SEEDED_BUGS))
 def test_every_seeded_bug_is_found(name: str) -> None:
     assert run_many(_SEEDS.get(name, 2), frozenset([name]), seconds=240, violations_max=1).violations
 

@@ -15,6 +15,7 @@ from binlog import Batch, ExternalFileWriter, Message, Mode, Producer, Writer
 from stress.crash.preloaded.injector import Kind
 from tests.support.logs import read_all
 from tests.support.preloaded import kill_at_each_call, run_preloaded
+from tests.support.turns import in_turn
 
 pytestmark = pytest.mark.slow
 
@@ -76,7 +77,7 @@ def _hold(log: Path, others: int) -> None:
 
 
 @pytest.mark.parametrize("others", [0, BATCH_RECORDS])
-@pytest.mark.parametrize("work", [_append_batches, _ingest_files])
+@pytest.mark.parametrize("work", in_turn([_append_batches, _ingest_files]))
 def test_a_producer_batch_killed_at_each_call_is_in_the_log_once(
     in_memory: Path, work: Work, others: int, figure: Callable[[str], None]
 ) -> None:

@@ -19,6 +19,7 @@ from stress.crash.seeded_bugs import SEEDED_BUGS, SeedingError
 from stress.crash.seeded_bugs.seeded_bug import Change
 from tests.support.checkout import ROOT
 from tests.support.crash_harness import crash
+from tests.support.turns import in_turn
 
 # The first of each part that needs no compilation.
 ONE_OF_A_PART = {bug.part: bug.name for bug in reversed(SEEDED_BUGS.values()) if not bug.is_in_c}
@@ -37,9 +38,7 @@ _SEEDS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.turn(place)) for place, name in enumerate(ONE_OF_A_PART.values())]
-)
+@pytest.mark.parametrize("name", in_turn(ONE_OF_A_PART.values()))
 def test_a_seeded_bug_is_found(tmp_path: Path, name: str) -> None:
     saved = tmp_path / "saved"
     limits = ("--seed", _SEEDS.get(name, _SEED), "--stop", "--processes", 1)

@@ -20,6 +20,7 @@ from binlog.format.log_header import parse_log_header
 from tests.support.checkout import ROOT
 from tests.support.go_programs import built
 from tests.support.logs import job, jobs_by_writer, jpos_file
+from tests.support.turns import in_turn
 from tests.support.workers import append_and_cut_over, run_all
 
 # One worker compiles Go's standard library and the Java class.
@@ -50,9 +51,7 @@ def _java(factory: pytest.TempPathFactory) -> list[str]:
 _LANGUAGES: dict[str, Callable[[pytest.TempPathFactory], list[str]]] = {"java": _java, "go": _go, "node": _node}
 
 
-@pytest.fixture(
-    scope="module", params=[pytest.param(name, marks=pytest.mark.turn(place)) for place, name in enumerate(_LANGUAGES)]
-)
+@pytest.fixture(scope="module", params=in_turn(_LANGUAGES))
 def reader(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The command of a reader."""
     return _LANGUAGES[request.param](tmp_path_factory)

@@ -12,6 +12,7 @@ import binlog
 from binlog import Writer
 from tests.spark.jobs.commands import Run
 from tests.support.logs import read_all
+from tests.support.turns import in_turn
 
 pytestmark = pytest.mark.spark
 
@@ -21,7 +22,7 @@ NAMES = [
 ]
 
 
-@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.turn(place + 1)) for place, name in enumerate(NAMES)])
+@pytest.fixture(params=in_turn(NAMES, first=1))
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """Make a folder with such a name, and a log in it."""
     folder = tmp_path / request.param

@@ -6,14 +6,17 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
-from selenium.webdriver.common.by import By
-from selenium.webdriver.remote.webelement import WebElement
-from selenium.webdriver.support.wait import WebDriverWait
+
+# Selenium takes half a second to load, so only a test that starts a browser loads it.
+if TYPE_CHECKING:
+    from selenium import webdriver
+    from selenium.webdriver.remote.webelement import WebElement
+
+# The code points of keys, from the W3C's WebDriver, "Keyboard actions".
+BACKSPACE, ENTER, ESCAPE = "\ue003", "\ue007", "\ue00c"
 
 _SECONDS = 30
 _OPTIONS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--lang=en-US")
@@ -38,7 +41,7 @@ class Browser:
 
     def all(self, selector: str) -> list[WebElement]:
         """Return all elements there are."""
-        return self.driver.find_elements(By.CSS_SELECTOR, selector)
+        return self.driver.find_elements("css selector", selector)
 
     def texts(self, selector: str) -> list[str]:
         """Return the text of each element, hidden or not."""
@@ -52,6 +55,8 @@ class Browser:
 
     def until(self, condition: Callable[[], Any]) -> Any:
         """Wait until a condition is true, and return its value."""
+        from selenium.webdriver.support.wait import WebDriverWait
+
         return WebDriverWait(self.driver, _SECONDS, poll_frequency=0.05).until(lambda _: condition())
 
     def resize(self, width: int, height: int, scheme: str = "light") -> None:
@@ -79,6 +84,9 @@ def browser(folder: Path) -> Iterator[Browser]:
     program, driver_program = shutil.which("chromium"), shutil.which("chromedriver")
     if program is None or driver_program is None:
         pytest.skip("chromium is not installed")
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
     options = webdriver.ChromeOptions()
     options.binary_location = program
     for option in (*_OPTIONS, f"--user-data-dir={folder}"):

@@ -11,6 +11,7 @@ import pytest
 import binlog
 from binlog.moving import export_records
 from tests.support.preloaded import kill_at_each_call
+from tests.support.turns import in_turn
 
 COUNT = 2000
 
@@ -28,7 +29,7 @@ def _count(path: Path, form: str) -> int:
     return count
 
 
-@pytest.mark.parametrize("form", ["jsonl", "sqlite"])
+@pytest.mark.parametrize("form", in_turn(["jsonl", "sqlite"]))
 def test_an_export_killed_at_each_call_leaves_a_complete_file_or_none(
     in_memory: Path, form: str, figure: Callable[[str], None]
 ) -> None:

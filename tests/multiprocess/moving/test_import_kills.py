@@ -17,6 +17,7 @@ from binlog.moving.importing import importing
 from stress.crash.preloaded.injector import Kind
 from tests.support.logs import read_all
 from tests.support.preloaded import kill_at_each_call
+from tests.support.turns import in_turn
 
 _JOURNAL = Path(__file__).parents[2] / "unit" / "moving" / "journal" / "entries.export"
 _OTHERS = [b"of another writer"] * 2
@@ -60,7 +61,7 @@ def _sweep(
     return died, kinds
 
 
-@pytest.mark.parametrize("others", [False, True])
+@pytest.mark.parametrize("others", in_turn([False, True]))
 def test_json_lines_killed_at_each_call_are_imported_once(
     in_memory: Path, tmp_path: Path, others: bool, figure: Callable[[str], None]
 ) -> None:
@@ -75,7 +76,7 @@ def test_json_lines_killed_at_each_call_are_imported_once(
     figure(f"an import of JSON lines killed at each call: {died} deaths")
 
 
-@pytest.mark.parametrize("copied", [False, True])
+@pytest.mark.parametrize("copied", in_turn([False, True]))
 def test_a_rotated_file_killed_at_each_call_is_imported_once(
     in_memory: Path, tmp_path: Path, copied: bool, figure: Callable[[str], None]
 ) -> None:

@@ -112,6 +112,7 @@ def test_settings_that_cannot_be_are_refused(control: GroupControl, option: str,
     assert control.state().pack() == before
 
 
+@pytest.mark.slow
 def test_a_reset_delivers_messages_again(log: Path, group: ConsumerGroup, control: GroupControl) -> None:
     assert len(_drain(group)) == 5
     assert control.reset(3) == 3
@@ -211,6 +212,7 @@ def test_an_operator_gives_the_items_of_a_stopped_member_to_others(log: Path) ->
         assert _drain(group) == [(2, 1), (3, 1), (4, 1)]
 
 
+@pytest.mark.slow
 def test_what_is_delayed_is_delivered_now(log: Path, group: ConsumerGroup, control: GroupControl) -> None:
     with Writer(log) as writer:
         writer.append(Message(body=b"with a key", key=b"key").pack())
@@ -230,6 +232,7 @@ def test_what_is_delayed_is_delivered_now(log: Path, group: ConsumerGroup, contr
     assert control.retry_now() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.slow
 def test_a_dead_letter_is_sent_back_to_its_group_alone(log: Path, group: ConsumerGroup, control: GroupControl) -> None:
     with ConsumerGroup(log, "other") as other:

@@ -34,6 +34,7 @@ GROUP = "billing"
 _HOUR_NS = 3_600 * 10**9
 
 
+@pytest.mark.slow
 def test_a_message_with_a_delay_is_not_delivered_before(tmp_path: Path, figure: Callable[[str], None]) -> None:
     delay = 0.2
     with Producer(tmp_path) as producer, ConsumerGroup(tmp_path, GROUP) as group:
@@ -84,6 +85,7 @@ def _memory_bytes() -> int:
 
 @pytest.mark.parametrize("on_expiry", ["dead-letter", "drop"])
 @pytest.mark.parametrize("was_known", [False, True])
+@pytest.mark.slow
 def test_a_message_that_expired_is_a_dead_letter_or_dropped(tmp_path: Path, on_expiry: str, was_known: bool) -> None:
     """It expires before the group learns of it, or while it waits for its due time."""
     with Producer(tmp_path) as producer, ConsumerGroup(tmp_path, GROUP, on_expiry=on_expiry) as group:

@@ -68,6 +68,7 @@ def test_ctrl_c_in_a_block_gives_the_item_back_uncounted(log: Path) -> None:
         assert (b"0", 1) in list(_drain(group))
 
 
+@pytest.mark.slow
 def test_a_failed_item_comes_again_after_its_delay(log: Path) -> None:
     with ConsumerGroup(log, GROUP) as group:
         item = group.get()
@@ -79,6 +80,7 @@ def test_a_failed_item_comes_again_after_its_delay(log: Path) -> None:
         assert found[b"0", 2] >= 0.19
 
 
+@pytest.mark.slow
 def test_a_message_becomes_a_dead_letter_after_its_last_delivery(log: Path) -> None:
     with ConsumerGroup(log, GROUP, retry=Retry(deliveries_max=2, first=0)) as group:
         for item in group.consume(timeout=0.2):
@@ -129,6 +131,7 @@ def test_messages_that_retention_removed_are_reported_or_skipped(tmp_path: Path)
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_a_forked_child_is_another_member(log: Path) -> None:
     with ConsumerGroup(log, GROUP) as group:
         mine = group.get()
@@ -147,6 +150,7 @@ def test_a_forked_child_is_another_member(log: Path) -> None:
         assert found == []
 
 
+@pytest.mark.slow
 def test_threads_of_one_member_share_its_items(log: Path) -> None:
     with ConsumerGroup(log, GROUP) as group, ThreadPoolExecutor(4) as pool:
 

@@ -53,6 +53,7 @@ def _end_all(group: ConsumerGroup, *, timeout: float = 0.2) -> None:
         item.ack()
 
 
+@pytest.mark.slow
 def test_a_message_that_failed_once_was_delivered_twice(log: Path) -> None:
     with ConsumerGroup(log, GROUP, retry=Retry(first=0)) as group:
         for item in group.consume(timeout=0.2, prefetch=0):
@@ -79,6 +80,7 @@ def test_a_message_that_waits_for_a_retry_is_due_later(log: Path) -> None:
     assert _only(log, "due").seat is None
 
 
+@pytest.mark.slow
 def test_a_dead_letter_has_its_reason_in_each_step(log: Path) -> None:
     with ConsumerGroup(log, GROUP) as group:
         for item in group.consume(timeout=0.2, prefetch=0):
@@ -138,6 +140,7 @@ def test_what_an_operator_does_has_no_seat(log: Path) -> None:
     assert _words(log)[-2:] == ["again", "reset"]
 
 
+@pytest.mark.slow
 def test_a_member_joins_with_a_hint_and_leaves(log: Path) -> None:
     with ConsumerGroup(log, GROUP, lease=2) as group:
         _end_all(group)
@@ -148,6 +151,7 @@ def test_a_member_joins_with_a_hint_and_leaves(log: Path) -> None:
     assert words[-1] == "leave"
 
 
+@pytest.mark.slow
 def test_events_are_about_one_message_only(tmp_path: Path) -> None:
     _append(tmp_path, 5)
     with ConsumerGroup(tmp_path, GROUP) as group:
@@ -242,6 +246,7 @@ def test_a_group_that_does_not_exist_has_no_history(log: Path) -> None:
         state_at(log, "other", 0)
 
 
+@pytest.mark.slow
 def test_a_group_did_not_exist_before_it_was_created(log: Path) -> None:
     before_ns = time.time_ns() - 10**9
     ConsumerGroup(log, GROUP).close()
@@ -254,6 +259,7 @@ def test_a_group_did_not_exist_before_it_was_created(log: Path) -> None:
     assert state_at(log, GROUP, time.time_ns() + 10**12).floor == 1
 
 
+@pytest.mark.slow
 def test_group_time_follows_the_wall_clock_at_first(log: Path) -> None:
     with ConsumerGroup(log, GROUP) as group:
         _end_all(group)

@@ -115,6 +115,7 @@ def _kill_all(log: Path) -> None:
             item.nack(error=f"no {item.sequence}")
 
 
+@pytest.mark.slow
 def test_dead_letters_have_the_message_and_the_reason(tmp_path: Path) -> None:
     before_ns = time.time_ns()
     with Writer(tmp_path) as writer:
@@ -135,6 +136,7 @@ def _dead_letters_of_new_group(log: Path) -> list[object]:
     return list(read_dead_letters(log, GROUP))
 
 
+@pytest.mark.slow
 @pytest.mark.slow
 def test_dead_letters_are_dropped_by_files(log: Path) -> None:
     _kill_all(log)

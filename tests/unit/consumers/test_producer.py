@@ -301,6 +301,7 @@ def test_what_only_a_producer_says_is_refused(log: Path) -> None:
     assert list(Reader(log)) == []
 
 
+@pytest.mark.slow
 def test_a_delayed_message_is_delivered_when_it_is_due(log: Path) -> None:
     with Producer(log) as producer:
         producer.append(b"in an hour", delay=timedelta(hours=1))

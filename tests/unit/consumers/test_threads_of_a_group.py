@@ -67,6 +67,7 @@ def _append_during_catch_up(log: GroupLog, append: Callable[[], Outcome | None])
         return appending[0].result()
 
 
+@pytest.mark.slow
 def test_a_thread_that_reads_knows_the_outcome_of_an_operation_of_no_member(log: GroupLog) -> None:
     outcome = _append_during_catch_up(log, lambda: log.submit([(Kind.PAUSE, None)], anonymous=True))
     assert outcome is not None
@@ -74,6 +75,7 @@ def test_a_thread_that_reads_knows_the_outcome_of_an_operation_of_no_member(log:
     assert log.state.is_paused
 
 
+@pytest.mark.slow
 def test_a_member_joins_while_another_thread_reads(log: GroupLog) -> None:
     _append_during_catch_up(log, lambda: log.join(3, Join(0, "me")))
     assert log.state.seats[3].generation == log.generation

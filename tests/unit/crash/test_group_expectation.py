@@ -75,6 +75,7 @@ def _lived(path: Path, scenario: str, process_numbers: tuple[int, ...] = (1, 2))
 
 @pytest.mark.parametrize("scenario", SYSTEM.scenarios)
 @pytest.mark.slow
+@pytest.mark.slow
 def test_an_intact_state_has_no_violation(tmp_path: Path, scenario: str) -> None:
     marks = _lived(tmp_path / "log", scenario)
     expected = SYSTEM.expect(marks)

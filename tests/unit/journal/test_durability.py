@@ -58,6 +58,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert ids(reload(tmp_path)) == list(range(20))
 
 
+@pytest.mark.slow
 def test_records_without_a_waiter_are_written_soon_after_a_late_write(tmp_path: Path) -> None:
     """The worker writes the first record before the appending thread has noted that it woke the worker."""
     with journal(tmp_path) as (opened, _):
@@ -159,6 +160,7 @@ def test_close_makes_all_records_durable(tmp_path: Path) -> None:
     assert ids(reload(tmp_path)) == list(range(100))
 
 
+@pytest.mark.slow
 def test_close_waits_for_a_running_append(tmp_path: Path) -> None:
     with journal(tmp_path) as (opened, _), ThreadPoolExecutor(2) as pool:
         opened.append_add(1, 1, bytes(1500))

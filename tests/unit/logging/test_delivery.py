@@ -53,6 +53,7 @@ def _set_wait(logger: logging.Logger, seconds: float) -> None:
 
 @pytest.mark.parametrize("obstacle", [foreign_lock, stopped_leader])
 @pytest.mark.parametrize("mode", ["flush", "sync"])
+@pytest.mark.slow
 def test_a_record_that_cannot_be_appended_in_time_is_counted_and_reported(
     log: Path, obstacle: Callable[[Path], AbstractContextManager[None]], mode: str
 ) -> None:
@@ -132,6 +133,7 @@ def test_raise_raises_to_the_code_that_logs(log: Path) -> None:
     assert bodies(log) == ["before", "after"]
 
 
+@pytest.mark.slow
 def test_block_waits_for_as_long_as_it_takes(log: Path) -> None:
     handler = Handler(log, wait=_WAIT, modes={0: "flush"}, full="block")
     with logger_of(handler) as logger:
@@ -286,6 +288,7 @@ def test_a_log_that_is_locked_at_the_start_is_opened_later(log: Path) -> None:
     assert bodies(log)[0] == "later"
 
 
+@pytest.mark.slow
 def test_losses_that_cannot_be_reported_are_written_to_the_stream(log: Path) -> None:
     stream = io.StringIO()
     handler = Handler(log, wait=0.05, modes={0: "flush"}, fallback=stream)

@@ -157,6 +157,7 @@ def test_a_signal_handler_logs_within_an_append_of_another_writer(log: Path, mod
     assert binlog.check(log.with_name("other")) == []
 
 
+@pytest.mark.slow
 def test_closing_waits_for_a_deferred_record_that_a_thread_appends(log: Path) -> None:
     handler = Handler(log, wait=60)
     delivery = handler._sink._delivery

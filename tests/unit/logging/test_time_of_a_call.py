@@ -64,6 +64,7 @@ def test_records_logged_while_one_is_formatted_share_its_time_limit(log: Path) -
     assert sum(body.startswith("nested") for body in bodies(log)) >= counters.written - 1
 
 
+@pytest.mark.slow
 def test_a_signal_handler_that_logs_does_not_keep_a_call_from_returning(log: Path) -> None:
     ticks = iter(range(_COUNT))
 

@@ -264,6 +264,7 @@ def test_a_child_that_a_signal_handler_forks_within_a_logging_call_logs(log: Pat
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_a_handler_that_could_not_be_made_causes_no_error_at_exit(tmp_path: Path) -> None:
     done = run_script(f"import binlog.logging\nbinlog.logging.Handler('{tmp_path}/none/app')")
     assert done.stderr.count("Traceback") == 2  # of AccessError and its cause

@@ -24,6 +24,7 @@ from binlog.moving import ExportForm, export_records
 from binlog.moving.exporting.rows import EVENT_COLUMNS, event_of
 from binlog.moving.exporting.unfinished_file import unfinished_file
 from tests.support.logs import read_all
+from tests.support.turns import in_turn
 
 EVENT = {
     "time": "2026-11-27T12:00:00.000001Z",
@@ -256,9 +257,7 @@ def test_two_exports_to_one_file_exclude_each_other(log: Path, tmp_path: Path) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "form", [pytest.param(form, marks=pytest.mark.turn(place)) for place, form in enumerate(ExportForm)]
-)
+@pytest.mark.parametrize("form", in_turn(ExportForm))
 def test_the_memory_of_an_export_does_not_grow_with_the_log(
     log: Path, form: ExportForm, figure: Callable[[str], None]
 ) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from moto.server import ThreadedMotoServer
 
 from binlog import AccessError, Mode, Writer
 from binlog.moving import ship
@@ -26,6 +25,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def url(tmp_path: Path) -> Iterator[str]:
     """The URL of a prefix of its own, because all servers of a process share their buckets."""
+    from moto.server import ThreadedMotoServer
     from pyarrow import fs
 
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)

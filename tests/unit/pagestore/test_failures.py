@@ -277,6 +277,7 @@ def test_an_unreadable_index_makes_only_its_queue_unusable(tmp_path: Path, monke
         assert drain(store) == [b"%d" % number for number in range(700)]
 
 
+@pytest.mark.slow
 def test_closing_a_poisoned_store_waits_for_the_leader(tmp_path: Path) -> None:
     store = PageStore(tmp_path / "store", SMALL)
     store.create_queue(QUEUE)
@@ -289,6 +290,7 @@ def test_closing_a_poisoned_store_waits_for_the_leader(tmp_path: Path) -> None:
         closed.result(timeout=60)
 
 
+@pytest.mark.slow
 def test_closing_a_poisoned_store_waits_for_a_running_step(tmp_path: Path) -> None:
     store = PageStore(tmp_path / "store", SMALL)
     with ThreadPoolExecutor(1) as pool, store._guard:

@@ -163,6 +163,7 @@ def test_threads_move_messages_without_loss_or_duplicates(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_a_queue_that_is_deleted_leaves_nothing(tmp_path: Path) -> None:
     with page_store(tmp_path) as store:
         store.create_queue("paid")

@@ -237,6 +237,7 @@ def test_a_message_in_a_page_taken_at_once_belongs_to_its_transaction(
         assert found == [b"message"]
 
 
+@pytest.mark.slow
 def test_the_number_of_threads_limits_concurrent_depaging(tmp_path: Path) -> None:
     with paging(tmp_path) as (opened, _):
         manager = opened.manager

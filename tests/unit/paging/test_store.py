@@ -99,6 +99,7 @@ def test_each_start_of_page_mode_begins_a_new_page(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("producer_count", [1, 4, 16])
 @pytest.mark.slow
+@pytest.mark.slow
 def test_many_producers_and_one_depager(tmp_path: Path, producer_count: int) -> None:
     each = 1600 // producer_count
     with paging(tmp_path) as (_, store):

@@ -76,6 +76,7 @@ def test_the_delay_doubles_up_to_a_minute() -> None:
     assert delays == sorted(delays)
 
 
+@pytest.mark.slow
 def test_a_waiting_get_wakes_when_a_delay_ends(folder: Path) -> None:
     with open_queue(folder, mode=Mode.FLUSH) as q:
         q.put(b"later")

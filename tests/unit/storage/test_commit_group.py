@@ -199,6 +199,7 @@ def _refused(log: Log, until: int) -> None:
         log.wait(until)
 
 
+@pytest.mark.slow
 def test_all_followers_learn_of_a_failure_before_the_next_leader(log: Log) -> None:
     """One of them was woken to lead, and has not run yet."""
     first, interval = log.append(1), sys.getswitchinterval()
@@ -215,6 +216,7 @@ def test_all_followers_learn_of_a_failure_before_the_next_leader(log: Log) -> No
             wait.result(timeout=10)
 
 
+@pytest.mark.slow
 def test_a_follower_learns_of_a_failure_after_the_leader_has_finished(log: Log) -> None:
     leading, over = threading.Event(), threading.Event()
     first, mine = log.append(1), log.append(2)

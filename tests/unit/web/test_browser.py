@@ -10,11 +10,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from selenium.webdriver.common.keys import Keys
 
 import binlog
 from binlog.consumers import ConsumerGroup, Retry, read_dead_letters, stat_group
-from tests.support.browsers import Browser, browser
+from tests.support.browsers import BACKSPACE, ENTER, ESCAPE, Browser, browser
 from tests.support.checkout import ROOT
 from tests.support.web_pages import GROUP, Page, fill_log, running
 
@@ -85,7 +84,7 @@ def test_filters_choose_the_records(window: Browser, page: Page) -> None:
     window.until(lambda: window.texts(TEXTS) and all(" order=3 " in text for text in window.texts(TEXTS)))
     _append(page.log, '{"severity":17,"level":"ERROR","attributes":{"order":3},"body":"wanted"}', '{"body":"other"}')
     window.until(lambda: window.texts(TEXTS)[-1] == "wanted order=3")
-    window.find("[name=field]").send_keys(Keys.BACKSPACE * 8, "order")
+    window.find("[name=field]").send_keys(BACKSPACE * 8, "order")
     window.until(lambda: window.texts("#note") == ["not NAME=VALUE: 'order'"])
 
 
@@ -117,10 +116,10 @@ def test_markup_stays_text(window: Browser, page: Page) -> None:
 
 
 def test_a_record_is_opened_with_the_keyboard(window: Browser, page: Page) -> None:
-    window.all("#rows li.record")[0].send_keys(Keys.ENTER)
+    window.all("#rows li.record")[0].send_keys(ENTER)
     window.until(lambda: window.texts("#record-text") == ["sesame first"])
     assert window.texts("#record-fields dd")[0] == "0"
-    window.find("#record").send_keys(Keys.ESCAPE)
+    window.find("#record").send_keys(ESCAPE)
     window.until(lambda: not window.all("#record[open]"))
 
 

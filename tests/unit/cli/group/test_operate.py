@@ -213,6 +213,7 @@ def test_dead_letters_are_listed_and_printed(log: Path, capfd: pytest.CaptureFix
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_dead_letters_are_retried(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
     _reject_all(log)
     assert _say(capfd, "dead", "retry", log, GROUP, "--reason", "even") == "delivering 3 messages again\n"

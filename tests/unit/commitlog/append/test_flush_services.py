@@ -94,6 +94,7 @@ def test_threads_that_wait_during_a_sync_share_the_next_one(queue: MappedFileQue
     assert set(dispatched) == {8 * 100}
 
 
+@pytest.mark.slow
 def test_an_append_waits_for_a_slow_sync(queue: MappedFileQueue, started: _Start) -> None:
     service = GroupCommitService(queue)
     started(service)
@@ -108,6 +109,7 @@ def test_an_append_waits_for_a_slow_sync(queue: MappedFileQueue, started: _Start
     assert queue.flushed_where == offset
 
 
+@pytest.mark.slow
 def test_stopping_a_poisoned_service_waits_for_the_leader(queue: MappedFileQueue, started: _Start) -> None:
     service = GroupCommitService(queue)
     started(service)

@@ -214,6 +214,7 @@ def test_removed_messages_raise_gone_error(store_of_three: Path) -> None:
             list(reader.columns("t", 9, range(1), COLUMNS))
 
 
+@pytest.mark.slow
 def test_after_retention_a_queue_starts_with_the_log(tmp_path: Path) -> None:
     # all files have expired, but none is removed automatically
     never = {"expire_ratio": 2, "force_ratio": 2, "full_ratio": 2, "at_hour": (time.localtime().tm_hour + 12) % 24}

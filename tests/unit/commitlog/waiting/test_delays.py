@@ -18,6 +18,7 @@ from binlog.format.commitlog.message_parts import DELAY, UNIQUE_KEY, pack_proper
 from binlog.format.commitlog.names import DELAY_SECONDS, DELAY_TOPIC, due_ms
 from tests.support.children import lines_until_killed
 from tests.support.stores import SMALL
+from tests.support.turns import in_turn
 from tests.support.waiting import until
 
 
@@ -167,9 +168,7 @@ def _is_behind(moment: float, _: list[str]) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "flush", [pytest.param(flush.value, marks=pytest.mark.turn(place)) for place, flush in enumerate(Flush)]
-)
+@pytest.mark.parametrize("flush", in_turn(flush.value for flush in Flush))
 def test_each_message_is_delivered_once_through_kills(tmp_path: Path, flush: str) -> None:
     dispatched: list[
         int

@@ -201,6 +201,7 @@ def test_a_half_message_is_identified_by_its_queue_offset(tmp_path: Path) -> Non
         assert store.transactions.pending() == [second]
 
 
+@pytest.mark.slow
 def test_an_expired_half_message_cannot_be_ended(tmp_path: Path) -> None:
     options = dataclasses.replace(SMALL, retention=Retention(hours=0))
     with MessageStore(tmp_path, options) as store:

@@ -30,6 +30,7 @@ class _Held:
         monkeypatch.setattr(Loading, "loaded", held)
 
 
+@pytest.mark.slow
 def test_close_waits_for_a_running_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     held = _Held(monkeypatch)
     opened = Journal(tmp_path, SMALL)
@@ -49,6 +50,7 @@ def test_close_waits_for_a_running_load(tmp_path: Path, monkeypatch: pytest.Monk
     assert reload(tmp_path).records == []
 
 
+@pytest.mark.slow
 def test_one_of_two_concurrent_loads_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     held = _Held(monkeypatch)
     with Journal(tmp_path, SMALL) as opened, ThreadPoolExecutor(2) as threads:

@@ -47,6 +47,7 @@ def test_a_record_too_large_for_the_fast_path_counts(log: Path) -> None:
         assert writer.append(RECORD) == Ref(2, 256)
 
 
+@pytest.mark.slow
 def test_a_staged_record_counts_after_its_flush(log: Path) -> None:
     with Writer(log, mode=Mode.STAGE, cutover_bytes=300) as writer:
         writer.append(RECORD)
@@ -87,6 +88,7 @@ def _age_ns(log: Path) -> int:
     return time.time_ns() - (binlog.stat(log).files[0].created_ns or 0)
 
 
+@pytest.mark.slow
 def test_a_writer_in_a_loop_meets_the_limit_of_age(log: Path) -> None:
     with Writer(log, mode=Mode.FLUSH, cutover_seconds=0.05) as writer:
         numbers = set()

@@ -264,6 +264,7 @@ def test_many_bytes_that_wait_for_a_sync_are_written_out_early(log: Path) -> Non
     assert calls[sync - 1] is Kind.OTHER
 
 
+@pytest.mark.slow
 def test_a_garbage_tail_does_not_end_the_background_thread(log: Path) -> None:
     quick = Background(flush_seconds=0.005, sync_seconds=0.01)
     with Writer(log, mode=Mode.FLUSH, background=quick) as writer, Reader(log) as reader:

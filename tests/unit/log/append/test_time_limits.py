@@ -128,6 +128,7 @@ def _appended(writer: Writer, size: int) -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_a_full_ring_ends_the_call_and_nothing_staged_is_lost(log: Path) -> None:
     with Writer(log, mode=Mode.STAGE) as writer:
         writer.append(job(0, 0))
@@ -142,6 +143,7 @@ def test_a_full_ring_ends_the_call_and_nothing_staged_is_lost(log: Path) -> None
     assert jobs_by_writer(read_all(log)) == {0: list(range(2000))}
 
 
+@pytest.mark.slow
 def test_a_call_of_another_thread_that_waits_does_not_prolong_the_call(log: Path) -> None:
     with Writer(log) as writer:
         with foreign_lock(log):
@@ -305,6 +307,7 @@ def test_a_full_disk_or_limit_is_reported_and_not_busy(log: Path) -> None:
     assert read_all(log)[-1] == b"last"
 
 
+@pytest.mark.slow
 @pytest.mark.slow
 def test_a_forked_child_opens_the_log_in_time(log: Path) -> None:
     with Writer(log) as writer:

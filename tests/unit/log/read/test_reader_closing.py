@@ -75,6 +75,7 @@ def test_a_reader_of_a_directory_without_a_log_is_closed_while_it_waits(log: Pat
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_closing_during_a_read_is_not_damage(log: Path) -> None:
     """The descriptor was closed while a thread read: CorruptError, or bytes of the next file with its number."""
     with Writer(log) as writer:

@@ -21,6 +21,7 @@ from binlog.format.record import frame
 from tests.support.children import Child
 from tests.support.logs import jpos_file, name_next_file_only, read_all
 from tests.support.preloaded import kill_at_each_call
+from tests.support.turns import in_turn
 
 ANOTHER_BOOT = bytes(range(100, 116))
 KEPT = [b"one", b"two" * 100, b"three"]
@@ -372,7 +373,7 @@ def test_a_tail_older_than_its_live_block_is_taken_from_a_slot(tmp_path: Path, o
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", in_turn(ROWS))
 def test_a_writer_killed_at_each_call_of_a_recovery_leaves_what_the_next_one_recovers(
     in_memory: Path, name: str, figure: Callable[[str], None]
 ) -> None:

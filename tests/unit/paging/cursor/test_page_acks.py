@@ -43,6 +43,7 @@ def _first_message_id(page_id: int) -> int:
     return page_id << 32
 
 
+@pytest.mark.slow
 def test_an_acknowledgement_during_close_is_durable_or_refused(tmp_path: Path) -> None:
     raised: list[BaseException] = []
     done = threading.Event()

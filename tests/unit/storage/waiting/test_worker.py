@@ -154,6 +154,7 @@ sys.exit(200)
 
 @pytest.mark.root
 @pytest.mark.slow
+@pytest.mark.slow
 def test_a_thread_has_begun_before_the_interpreter_can_end() -> None:
     """Otherwise Python 3.11.2 gets a segmentation fault."""
     for _ in range(5):
