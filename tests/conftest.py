@@ -63,7 +63,7 @@ _SLOW_FOLDERS = tuple(f"{Path(__file__).parent / name}{os.sep}" for name in ("cr
 
 
 # Tests with the mark `turn` run in one of this many runs of `make test`, and in each `make install-test`.
-_TURNS = 3
+_TURNS = 4
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -16,6 +16,7 @@ import binlog
 from binlog import Mode, Writer
 from tests.interop import jpos_peer
 from tests.support.logs import jobs_by_writer, read_all
+from tests.support.turns import in_turn
 from tests.support.workers import Together, append_until, run_all, run_peer
 
 APPENDS = 150
@@ -23,7 +24,7 @@ SECOND_NS = 10**9
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("poll", [None, 0.01], ids=["queueing", "polling"])
+@pytest.mark.parametrize("poll", in_turn([None, 0.01]), ids=["queueing", "polling"])
 @pytest.mark.parametrize(
     ("mode", "processes", "threads"),
     [(Mode.SYNC, 8, 1), (Mode.FLUSH, 8, 1), (Mode.SYNC, 1, 8)],

@@ -73,7 +73,7 @@ def test_the_readme_keeps_to_two_screens() -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.turn(1)
+@pytest.mark.turn(3)
 def test_the_spark_example_of_the_readme_works(tmp_path: Path) -> None:
     _run([sys.executable, "-c", _examples()[0]], tmp_path)
     (example,) = (block for block in _blocks(README, "python") if "spark" in block)

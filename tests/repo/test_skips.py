@@ -12,7 +12,7 @@ import pytest
 from tests.support import checkout
 from tests.support.skips import ALLOWED, load_allowed
 
-pytestmark = [pytest.mark.slow, pytest.mark.turn(2)]
+pytestmark = [pytest.mark.slow, pytest.mark.turn(0)]
 
 SKIPPING = """
 import pytest, unittest

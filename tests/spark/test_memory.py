@@ -84,7 +84,7 @@ def sampled_memory() -> Iterator[list[int]]:
         thread.join()
 
 
-@pytest.mark.turn(2)
+@pytest.mark.turn(3)
 def test_a_worker_needs_no_more_memory_for_more_records(spark: Any, log: Path, figure: Any) -> None:
     size, count = 64 * MIB, int(os.environ.get("BINLOG_TEST_RECORDS", "24"))
     write_holes(log, count=count, size=size - 4)

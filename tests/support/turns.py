@@ -1,4 +1,4 @@
-"""The parameters of a test, of which each run of `make test` takes a third (tests/conftest.py)."""
+"""The parameters of a test, of which each run of `make test` takes a quarter (tests/conftest.py)."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def _remove_members(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     "damage",
-    [_remove_wakeups, _truncate_wakeups, _overwrite_wakeups, pytest.param(_remove_members, marks=pytest.mark.turn(2))],
+    [_remove_wakeups, _truncate_wakeups, _overwrite_wakeups, pytest.param(_remove_members, marks=pytest.mark.turn(0))],
 )
 def test_damage_to_the_files_that_only_help_loses_nothing(
     tmp_path: Path, damage: Callable[[Path], None], figure: Callable[[str], None]

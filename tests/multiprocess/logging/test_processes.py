@@ -30,7 +30,7 @@ def test_eight_processes_log_through_cutovers(log: Path, method: str) -> None:
     assert len(list(log.glob("*.dat"))) > 20
 
 
-@pytest.mark.parametrize("count", [200, pytest.param(1000, marks=pytest.mark.turn(2))])
+@pytest.mark.parametrize("count", [200, pytest.param(1000, marks=pytest.mark.turn(3))])
 def test_forks_while_another_thread_logs_hang_nothing_and_lose_nothing(log: Path, count: int) -> None:
     handler = Handler(log, wait=60)
     stopped = threading.Event()

@@ -13,7 +13,7 @@ from stress.sealing.__main__ import run
 KEY = SigningKey.generate("example.org/audit")
 
 
-@pytest.mark.turn(2)
+@pytest.mark.turn(1)
 def test_a_log_in_use_has_no_finding(tmp_path: Path, figure: Callable[[str], None]) -> None:
     outcome = run(tmp_path, 20)
     assert outcome.findings == []

@@ -80,7 +80,7 @@ def error_lines(errors: str) -> list[str]:
     [
         pytest.param(signal.SIGKILL, marks=pytest.mark.turn(2)),
         pytest.param(signal.SIGINT, marks=pytest.mark.turn(0)),
-        pytest.param(signal.SIGTERM, marks=pytest.mark.turn(1)),
+        pytest.param(signal.SIGTERM, marks=pytest.mark.turn(3)),
     ],
 )
 def test_a_killed_extract_leaves_no_complete_output(spark: Any, log: Path, number: signal.Signals, run: Run) -> None:

@@ -17,6 +17,7 @@ import binlog
 from binlog import Batch, Mode, RangeReader, Reader, Sequence, Since, Writer
 from binlog.errors import BinlogError, CorruptError
 from tests.support.children import Child
+from tests.support.turns import in_turn
 
 # The memory that a few KB may take, including zstd's own.
 MEMORY_BYTES = 96 << 20
@@ -145,6 +146,6 @@ def _try_mutations(log: Path, seed: int, count: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", in_turn(range(4)))
 def test_no_mutation_of_a_small_file_gives_another_error_or_takes_much_memory(tmp_path: Path, seed: int) -> None:
     Child(_try_mutations, tmp_path / "log", seed, 60).join()

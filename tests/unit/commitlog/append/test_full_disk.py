@@ -21,6 +21,7 @@ from binlog.commitlog.store import MessageStore
 from binlog.errors import FullError
 from binlog.format.commitlog.names import ABORT_FILE
 from tests.support.namespaces import on_a_small_disk
+from tests.support.turns import in_turn
 from tests.support.waiting import until
 
 # Retention neither refuses nor removes anything, so that the full disk itself is tested.
@@ -124,7 +125,7 @@ def _with_keys(number: int) -> Message:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("flush", _FLUSHES, ids=lambda flush: flush["flush"].value)
+@pytest.mark.parametrize("flush", in_turn(_FLUSHES), ids=lambda flush: flush["flush"].value)
 @pytest.mark.parametrize(
     ("options", "make"),
     [(_LOG_GROWS, _large), (_QUEUES_GROW, _each_its_own_queue), (_INDEX_GROWS, _with_keys)],

@@ -79,7 +79,7 @@ def test_an_interrupted_start_leaves_no_owner_after_close(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.turn(2)
+@pytest.mark.turn(1)
 @swallowed
 def test_an_interrupted_load_can_be_retried(folder: Path, tmp_path: Path) -> None:
     expected = ids(reload(shutil.copytree(folder, tmp_path / "copy"), _OPTIONS))

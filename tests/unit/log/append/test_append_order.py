@@ -15,6 +15,7 @@ import binlog
 from binlog import Batch, Mode, Writer
 from tests.support.external_files import external_file, external_files
 from tests.support.logs import read_all
+from tests.support.turns import in_turn
 
 
 class Appends:
@@ -96,7 +97,7 @@ def beside(request: pytest.FixtureRequest, log: Path) -> Iterator[bool]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("second", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize("second", in_turn(WAYS), ids=lambda way: way.__name__)
 def test_every_pair_of_ways_to_append(log: Path, beside: bool, second: Callable[[Appends], None]) -> None:
     for mode in Mode:
         with Writer(log, mode=mode) as writer:

@@ -23,6 +23,7 @@ from tests.support.external_files import external_files
 from tests.support.indexes import check_entries
 from tests.support.logs import jpos_file, read_all
 from tests.support.preloaded import kill_at_each_call
+from tests.support.turns import in_turn
 
 FILE_1, FILE_2 = "00000001.dat", "00000002.dat"
 
@@ -367,7 +368,7 @@ _CHANGING = (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", ["open", "closed", "theirs", "missing"])
+@pytest.mark.parametrize("what", in_turn(["open", "closed", "theirs", "missing"]))
 def test_a_repair_that_dies_at_any_call_can_be_repeated(in_memory: Path, what: str) -> None:
     """No record of the files is lost, and whatever a reader returns in between is right."""
     source, log = in_memory / "source", in_memory / "log"

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.turns import in_turn
+
 _PATCHED = {
     "gevent": "from gevent import monkey; monkey.patch_all(); from gevent import sleep, spawn",
     "eventlet": "import eventlet; eventlet.monkey_patch(); from eventlet import sleep, spawn",
@@ -136,7 +138,7 @@ with binlog.open_queue(path) as queue:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("program", _PROGRAMS.values(), ids=_PROGRAMS)
+@pytest.mark.parametrize("program", in_turn(_PROGRAMS.values()), ids=_PROGRAMS)
 @pytest.mark.parametrize("library", _PATCHED)
 def test_nothing_hangs(tmp_path: Path, library: str, program: str) -> None:
     code = f"""
