@@ -29,11 +29,15 @@ _SEED = 4
 _SEEDS = {
     "depage-page-removed-first": 3,
     "staged-twice": 3,
-    "commitlog-buffers-forgotten": 2,
+    "commitlog-buffers-forgotten": 6,
     "commitlog-unsynced-bytes-trusted": 2,
     "journal-file-id-used-twice": 3,
     "journal-sync-retried": 2,
     "paging-sync-retried": 1,
+    "seal-before-durable": 6,
+    "seal-state-taken-too-early": 6,
+    "commitlog-marker-removed-first": 6,
+    "group-acks-not-synced": 3,
 }
 
 
