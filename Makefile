@@ -21,7 +21,8 @@ set_up = @command -v $(PYTHON) >/dev/null || \
 # loadgroup: tests that share something expensive, such as a Spark session, name a group and run on one worker.
 # No worker is replaced, because pytest-xdist 3.8 with groups would silently wait forever for the new one.
 # The sources are compiled first, because otherwise each of hundreds of processes would compile them again, which takes
-# half of a command's time, or write the compiled files while a test watches the disk.  pytest itself compiles its tests and its plugins.
+# half of a command's time, or write the compiled files while a test watches the disk.  pytest compiles its tests and its
+# plugins itself, once, unless PYTHONDONTWRITEBYTECODE is set.
 pytest = .venv/bin/python -m compileall -q -j 0 -x '/test_[^/]*$$' binlog pyspark_binlog stress tests && \
 	env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -m pytest --numprocesses auto --dist loadgroup --max-worker-restart 0
 

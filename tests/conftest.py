@@ -19,6 +19,7 @@ from hypothesis import settings
 
 from stress.memory import folder_in_memory
 from tests.support.logs import silent
+from tests.support.turns import TURNS
 
 pytest_plugins = ["tests.support.figures", "tests.support.skips"]
 
@@ -45,7 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Give the workers of pytest-xdist folders in that of the process that starts them, and the run's turn."""
     if config.option.testrunuid is None:
-        config.option.testrunuid = str(random.SystemRandom().randrange(_TURNS))
+        config.option.testrunuid = str(random.SystemRandom().randrange(TURNS))
     memory = folder_in_memory() if config.option.in_memory else None
     if memory and config.option.basetemp is None:
         config.option.basetemp = tempfile.mkdtemp(prefix="binlog-tests-", dir=memory)
@@ -62,10 +63,6 @@ os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 _SLOW_FOLDERS = tuple(f"{Path(__file__).parent / name}{os.sep}" for name in ("crash", "interop", "multiprocess"))
 
 
-# Tests with the mark `turn` run in one of this many runs of `make test`, and in each `make install-test`.
-_TURNS = 4
-
-
 def pytest_report_header(config: pytest.Config) -> str:
     return f"of the tests in turn, this run has those of turn {_turn(config)} (--testrunuid)"
 
@@ -73,7 +70,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 def _turn(config: pytest.Config) -> int:
     """Return the run's turn, which pytest-xdist tells its workers."""
     workerinput = getattr(config, "workerinput", {})
-    return int(workerinput.get("testrunuid", config.option.testrunuid), 16) % _TURNS
+    return int(workerinput.get("testrunuid", config.option.testrunuid), 16) % TURNS
 
 
 @pytest.hookimpl(wrapper=True)
@@ -96,7 +93,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: str(item.path))
     for item in items:
         turn = item.get_closest_marker("turn")
-        if turn is not None and turn.args[0] % _TURNS != _turn(config):
+        if turn is not None and _turn(config) not in turn.args:
             item.add_marker("install")
         if str(item.path).startswith(_SLOW_FOLDERS):
             item.add_marker("slow")

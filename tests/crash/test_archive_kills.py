@@ -55,7 +55,7 @@ def _whole(log: Path, expected: list[Entry]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("index", in_turn([True, False], first=2))
+@pytest.mark.parametrize("index", in_turn([True, False]))
 def test_an_archive_killed_at_each_call_loses_nothing(
     in_memory: Path, index: bool, figure: Callable[[str], None]
 ) -> None:

@@ -60,7 +60,7 @@ def live_ids(path: Path) -> list[int] | None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("layout", in_turn([JournalLayout.NATIVE, JournalLayout.JBM], first=2))
+@pytest.mark.parametrize("layout", in_turn([JournalLayout.NATIVE, JournalLayout.JBM]))
 def test_a_read_beside_an_owner_is_of_one_moment_or_is_refused(tmp_path: Path, layout: JournalLayout) -> None:
     """Both records of a transaction are live or neither, and so are all between the oldest and the newest."""
     path = tmp_path / "journal"

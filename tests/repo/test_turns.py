@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from tests.support.checkout import ROOT
+from tests.support.turns import TURNS, in_turn
 
 _MODULE = "tests/crash/test_seeded_bugs.py"
 
@@ -21,7 +22,7 @@ def _collected(*options: str) -> set[str]:
 @pytest.mark.slow
 @pytest.mark.turn(1)
 def test_each_test_in_turn_is_in_one_run_and_in_the_complete_one() -> None:
-    turns = [_collected("-m", "not install", "--testrunuid", str(turn)) for turn in range(4)]
+    turns = [_collected("-m", "not install", "--testrunuid", str(turn)) for turn in range(TURNS)]
     assert all(turns)
     assert sum(map(len, turns)) == len(set.union(*turns))
     assert _collected("-m", "install or turn") == set.union(*turns)
@@ -37,3 +38,11 @@ def test_workers_take_the_same_turn(options: tuple[str, ...]) -> None:
         [*command, _MODULE, "-k", "there_is_a_bug_for_each_part"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("count", range(1, 10))
+def test_each_turn_has_a_value_and_each_value_a_turn(count: int) -> None:
+    turns = [value.marks[0].args for value in in_turn(range(count))]
+    assert all(turns)
+    assert sorted({number for numbers in turns for number in numbers}) == list(range(TURNS))
+    assert sum(map(len, turns)) == max(count, TURNS)

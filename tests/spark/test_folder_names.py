@@ -12,7 +12,6 @@ import binlog
 from binlog import Writer
 from tests.spark.jobs.commands import Run
 from tests.support.logs import read_all
-from tests.support.turns import in_turn
 
 pytestmark = pytest.mark.spark
 
@@ -22,7 +21,7 @@ NAMES = [
 ]
 
 
-@pytest.fixture(params=in_turn(NAMES, first=2))
+@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.turn(turn)) for turn, name in enumerate(NAMES, 2)])
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """Make a folder with such a name, and a log in it."""
     folder = tmp_path / request.param

@@ -1,4 +1,4 @@
-"""The parameters of a test, of which each run of `make test` takes a quarter (tests/conftest.py)."""
+"""Tests that take turns: each run of `make test` has those of one turn (tests/conftest.py)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,17 @@ import pytest
 if TYPE_CHECKING:
     from _pytest.mark.structures import ParameterSet
 
+TURNS = 4
 
-def in_turn(values: Iterable[object], first: int = 0) -> list[ParameterSet]:
-    """Return the values for `pytest.mark.parametrize`: one each for the turns first, first + 1, and so on."""
-    return [pytest.param(value, marks=pytest.mark.turn(turn)) for turn, value in enumerate(values, first)]
+
+def in_turn(values: Iterable[object]) -> list[ParameterSet]:
+    """Return the values for `pytest.mark.parametrize`, divided among the turns, so that each turn has at least one.
+
+    A value has one turn, or several if there are fewer values than turns.
+    """
+    given = list(values)
+    turns = range(TURNS)
+    return [
+        pytest.param(value, marks=pytest.mark.turn(*turns[place % TURNS :: len(given)]))
+        for place, value in enumerate(given)
+    ]

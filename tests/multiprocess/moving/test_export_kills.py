@@ -29,7 +29,7 @@ def _count(path: Path, form: str) -> int:
     return count
 
 
-@pytest.mark.parametrize("form", in_turn(["jsonl", "sqlite"], first=2))
+@pytest.mark.parametrize("form", in_turn(["jsonl", "sqlite"]))
 def test_an_export_killed_at_each_call_leaves_a_complete_file_or_none(
     in_memory: Path, form: str, figure: Callable[[str], None]
 ) -> None:

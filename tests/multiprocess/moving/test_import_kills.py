@@ -61,7 +61,7 @@ def _sweep(
     return died, kinds
 
 
-@pytest.mark.parametrize("others", in_turn([False, True], first=2))
+@pytest.mark.parametrize("others", in_turn([False, True]))
 def test_json_lines_killed_at_each_call_are_imported_once(
     in_memory: Path, tmp_path: Path, others: bool, figure: Callable[[str], None]
 ) -> None:
@@ -76,7 +76,7 @@ def test_json_lines_killed_at_each_call_are_imported_once(
     figure(f"an import of JSON lines killed at each call: {died} deaths")
 
 
-@pytest.mark.parametrize("copied", in_turn([False, True], first=2))
+@pytest.mark.parametrize("copied", in_turn([False, True]))
 def test_a_rotated_file_killed_at_each_call_is_imported_once(
     in_memory: Path, tmp_path: Path, copied: bool, figure: Callable[[str], None]
 ) -> None:
