@@ -144,7 +144,7 @@ class GroupControl:
         if found is None:
             raise NotFoundError(f"no member of the group {self.name!r} has seat {seat}")
         self._apply((Kind.DEATH, [(seat, found.generation)]))
-        self._waiting.replace_roles(self._log.state, [seat])
+        self._waiting.wake_all(self._log.state)
         return found.held
 
     def delete(self) -> None:

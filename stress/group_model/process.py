@@ -216,7 +216,7 @@ class SimWaiting:
     def role(self, seat: int) -> Role:
         return Role.LISTENER
 
-    def replace_roles(self, state: GroupState, dead: list[int]) -> None:
+    def wake_all(self, state: GroupState) -> None:
         pass
 
     def wait(self, seat: int, seen: int, timeout: float, bell: tuple[Bell, int] | None) -> None:

@@ -101,9 +101,8 @@ class Membership:
         """Give the items of members to others.  The caller knows that they died, or takes them for dead."""
         if seats:
             self._log.submit([(Kind.DEATH, list(seats))], anonymous=True)
-            # The watcher's thread calls this: the threads of this member may be idle too.
-            self._waiting.wake_for_items(self._log.state, but=NO_SEAT)
-            self._waiting.replace_roles(self._log.state, [number for number, _ in seats])
+            # This member too: the watcher's thread calls this, and the other threads may be idle.
+            self._waiting.wake_all(self._log.state)
 
     def restore_seat(self) -> None:
         """Make the seat's file again if it was removed."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 import threading
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from binlog.consumers.state.group_state import GroupState
@@ -117,11 +117,12 @@ class Waiting:
         if available and self._wakeups.idle() and not state.is_paused and (idle := self._idle_seats(state, but)):
             self._wakeups.wake(idle[: available + 1])
 
-    def replace_roles(self, state: GroupState, dead: Collection[int]) -> None:
-        """Let idle members take the roles of dead ones."""
-        vacant = [role for role in _ROLES if self._wakeups.with_role(role.value) in dead]
-        if vacant:
-            self._wakeups.wake(self._idle_seats(state, -1)[: len(vacant)])
+    def wake_all(self, state: GroupState) -> None:
+        """Wake all members after a death: for the dead one's items, and for its role.
+
+        It may have died while it woke another one, which then no longer seems idle, but sleeps.
+        """
+        self._wakeups.wake(state.seats)
 
     def hand_over(self, state: GroupState, own: int) -> None:
         """Give up the role, because the member is not idle; the deputy, or an idle member, becomes the listener."""

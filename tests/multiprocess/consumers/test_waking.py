@@ -9,15 +9,18 @@ import signal
 import statistics
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from binlog import Reader, Writer
+from binlog import ConsumerGroup, Reader, Writer
 from binlog.consumers import stat_group
+from binlog.consumers.members import member
+from binlog.log.read import cursor
 from tests.support.commanded_workers import CommandedWorker
-from tests.support.group_workers import WorkerPool, listener, pid_of, stop_process, until_idle
+from tests.support.group_workers import IDLE_AT, WorkerPool, listener, pid_of, stop_process, until_idle
 from tests.support.waiting import until
 
 GROUP = "billing"
@@ -151,6 +154,28 @@ def test_damage_to_the_files_that_only_help_loses_nothing(
     assert (stat.counters.done, stat.floor) == (1, 0), "nothing is done that was not acknowledged"
     name = damage.__name__.strip("_").replace("_", " ")
     figure(f"{name}: a message after {seconds:.3f} s, the item of a killed member after {death_seconds:.3f} s")
+
+
+def test_a_member_whose_waker_died_before_its_futex_call_is_woken_by_that_death(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (member, cursor):
+        monkeypatch.setattr(module, "_WAIT_SECONDS_MAX", 3600.0)
+    _append(tmp_path, "0")
+    with (
+        CommandedWorker(tmp_path, GROUP) as waker,
+        ThreadPoolExecutor(1) as thread,
+        ConsumerGroup(tmp_path, GROUP) as idle,
+    ):
+        assert waker.do("get", 10) == [0, 1]
+        got = thread.submit(idle.get, None)
+        until_idle(tmp_path, GROUP, 1)
+        with open(tmp_path / "groups" / GROUP / "wakeups", "r+b") as wakeups:
+            os.pwrite(wakeups.fileno(), bytes(256), IDLE_AT)  # as far as the waker came
+        waker.kill()
+        item = got.result(30)
+        assert item is not None
+        item.ack()
 
 
 def _operation_count(log: Path) -> int:

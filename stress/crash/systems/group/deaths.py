@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from binlog.consumers.members import member
+from binlog.log.read import cursor
 from stress.crash.marks import Ledger
 from stress.crash.preloaded.injector import Injection, arm
 from stress.crash.system import ProcessContext
@@ -21,6 +22,7 @@ from stress.crash.systems.group.marks import Identity, MarkKind, mark_of
 from stress.crash.workers.victim_process import HANG_SECONDS, VictimProcess
 
 _HOLDER, _SLEEPER, _REAPER, _LAST = 2, 3, 4, 5
+_IDLE_SECONDS = 3600.0
 _IN_HAND = Identity(_HOLDER, 1)
 _IDLE_AT, _SEATS = 2048, 256
 """Where the file of wake-ups has a byte for each member that sleeps (docs/format.md)."""
@@ -31,6 +33,7 @@ _Work = Callable[[], None]
 def one_returner(path: Path, ledger: Ledger, under: str, injection: Injection) -> tuple[bool, list[str]]:
     """Let a process return an item while another one sleeps, and inject a fault into the first.
 
+    The process leaves the group when the other one has ended, because that would wake the other one too.
     Returns whether it died, and the failures.
     """
     processes = _Processes(path, ledger)
@@ -39,7 +42,9 @@ def one_returner(path: Path, ledger: Ledger, under: str, injection: Injection) -
         sleeper = processes.sleep(_SLEEPER, _nothing)
         processes.until_asleep(1, holder, sleeper)
         processes.go_on()
-        failures = [failure for victim in (holder, sleeper) for failure in victim.failures()]
+        failures = sleeper.failures()
+        processes.go_on()
+        failures += holder.failures()
     finally:
         processes.close()
     return holder.killed, failures
@@ -80,7 +85,10 @@ class _Processes:
         self._holds, self._goes_on = os.pipe(), os.pipe()
 
     def hold(self, first: _Work) -> VictimProcess:
-        """Start a process that has the only message, and returns it after `go_on`.  first: called before that."""
+        """Start a process that has the only message, returns it after `go_on`, and leaves after the next `go_on`.
+
+        first: called before it returns the message.
+        """
 
         def run() -> None:
             actor = self._actor(_HOLDER)
@@ -90,6 +98,7 @@ class _Processes:
             os.read(self._goes_on[0], 1)
             first()
             actor.give_back()
+            os.read(self._goes_on[0], 1)
             actor.close()
 
         victim = VictimProcess(run)
@@ -101,7 +110,7 @@ class _Processes:
         """Start a process that waits for a message, and acknowledges it.  first: called before that."""
 
         def run() -> None:
-            member._WAIT_SECONDS_MAX = 3600.0
+            member._WAIT_SECONDS_MAX = cursor._WAIT_SECONDS_MAX = _IDLE_SECONDS
             actor = self._actor(number)
             first()
             actor.wait_and_acknowledge()
@@ -121,7 +130,7 @@ class _Processes:
             os.sched_yield()
 
     def go_on(self) -> None:
-        """Let the process that has the message return it."""
+        """Let the process that has the message take its next step."""
         os.write(self._goes_on[1], b".")
 
     def may_be_acknowledged(self) -> bool:
