@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import ClassVar
 
 from binlog import Mode
-from binlog.consumers.members import member
 from stress.crash.failure_modes.fault import NO_SPACE, Fault, FaultOutcome
 from stress.crash.marks import Ledger, Recorder, Values
 from stress.crash.preloaded.injector import Kind
@@ -39,14 +38,11 @@ from stress.crash.workers.victim_process import VictimProcess, remove_shared_mem
 _PROCESSES = 6
 _FIRST = 9  # the number of the process that makes a group before a recorded run
 _CALLS_ABOUT = 400
-_IDLE_SECONDS = 3600.0
 _HISTORY_BYTES = 1 << 17
 _MODES = {"sync": Mode.SYNC, "flush": Mode.FLUSH}
 
 
 def _use_until_killed(path: Path, process: ProcessContext, variant: str) -> None:
-    # A member that is not woken does not help itself, so the storm stops, which is noticed.
-    member._WAIT_SECONDS_MAX = _IDLE_SECONDS
     # Enough older files that a process which is stopped for a moment does not lose its place.
     actor = GroupActor(path, process, _MODES[variant], history_bytes=_HISTORY_BYTES)
     match process.number % _PROCESSES:
