@@ -36,7 +36,7 @@ help:
 	@echo 'make flips        every bit next to the records flipped, one at a time (half an hour or more; ARGS="--help")'
 	@echo 'make tamper       a thousand changes of sealed logs, each of which "binlog seal verify" must find'
 	@echo 'make seal-memory  the memory that it takes to seal and to verify a log of 10 GB (ARGS="--help")'
-	@echo 'make canaries     check that "make crash" finds every seeded bug, with five seeds each (some six hours)'
+	@echo 'make canaries     check that "make crash" finds every seeded bug, with five seeds each (some three hours)'
 	@echo 'make soak         an hour of work, after which nothing may have grown (DURATION_S=)'
 	@echo 'make stress       Spark follows appending processes, and is killed again and again; a sealed log in use is verified for an'
 	@echo '                  hour (DURATION_S=); random programs over a journal and a page store'
