@@ -120,7 +120,7 @@ class Waiting:
     def wake_all(self, state: GroupState) -> None:
         """Wake all members after a death: for the dead one's items, and for its role.
 
-        It may have died while it woke another one, which then no longer seems idle, but sleeps.
+        The dead one may have died while it woke another one, which then sleeps, but no longer seems idle.
         """
         self._wakeups.wake(state.seats)
 

@@ -33,7 +33,7 @@ _Work = Callable[[], None]
 def one_returner(path: Path, ledger: Ledger, under: str, injection: Injection) -> tuple[bool, list[str]]:
     """Let a process return an item while another one sleeps, and inject a fault into the first.
 
-    The process leaves the group when the other one has ended, because that would wake the other one too.
+    The process leaves the group only when the other one has ended, because leaving would wake the other one too.
     Returns whether it died, and the failures.
     """
     processes = _Processes(path, ledger)
