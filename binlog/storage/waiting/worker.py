@@ -27,24 +27,18 @@ _BEGIN_SECONDS = 1.0
 
 def start_thread(run: Callable[[], None]) -> None:
     """Start a daemon thread, and wait until it has begun.  Raises: RuntimeError if none can be made."""
-    begun = _locked()
+    begun = _Flag()
     _thread.start_new_thread(_begin, (begun, run))
-    begun.acquire(timeout=_BEGIN_SECONDS)
+    begun.wait(_BEGIN_SECONDS)
 
 
-def _begin(begun: threading.Lock, run: Callable[..., None], *arguments: object) -> None:
-    begun.release()
+def _begin(begun: _Flag, run: Callable[..., None], *arguments: object) -> None:
+    begun.set()
     run(*arguments)
 
 
-def _locked() -> threading.Lock:
-    lock = threading.Lock()
-    lock.acquire()
-    return lock
-
-
-class _StopSignal:
-    """A flag that says that the worker must stop.
+class _Flag:
+    """A flag that is set once, and for which threads wait.
 
     A `threading.Event` stays locked if a signal handler raises within its `set`.
     """
@@ -63,10 +57,11 @@ class _StopSignal:
         return self._is_set
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the flag, in the worker's thread, up to a number of seconds; return whether it is set."""
+        """Wait for the flag, up to a number of seconds; return whether it is set."""
         if not self._is_set:
             with suppress(Empty):
                 self._notices.get(timeout=seconds)
+                self._notices.put(None)  # for another thread that waits
         return self._is_set
 
 
@@ -84,14 +79,14 @@ class Worker:
         self._work = work
         self._jobs: _Jobs = SimpleQueue()  # holds the function, and so the owner, only until the work is done
         self._running = threading.Lock()  # held by the thread
-        self._begun: threading.Lock | None = None
-        self.stopping = _StopSignal()
+        self._begun: _Flag | None = None
+        self.stopping = _Flag()
         self.is_notified = False
         self.ident = 0
 
     def start(self) -> None:
         """Start the thread, as the last step of opening the owner.  Raises: StateError if no thread can be made."""
-        self._begun = begun = _locked()
+        self._begun = begun = _Flag()
         try:
             self.ident = _thread.start_new_thread(_begin, (begun, _run, self._jobs, self.stopping, self._running))
         except RuntimeError as error:
@@ -122,9 +117,8 @@ class Worker:
         """Stop the thread, and wait until it has ended.  May be called again."""
         self.stopping.set()
         self._jobs.put(None)
-        begun = self._begun
-        if begun is not None and begun.acquire(timeout=_BEGIN_SECONDS):
-            begun.release()
+        if self._begun is not None:
+            self._begun.wait(_BEGIN_SECONDS)
         with self._running:  # if the thread does not hold it yet, it finds the flag set
             pass
 
@@ -133,7 +127,7 @@ class Worker:
             self._jobs.put(None)
 
 
-def _run(jobs: _Jobs, stopping: _StopSignal, running: threading.Lock) -> None:
+def _run(jobs: _Jobs, stopping: _Flag, running: threading.Lock) -> None:
     """Run the worker's loop.  It must have no reference to the owner while it waits."""
     with running:
         while not stopping.is_set():

@@ -1,4 +1,4 @@
-"""Worker: its thread starts with its owner or not at all, and stopping one that never started does not block."""
+"""Worker: its thread starts with its owner or not at all, and a stop needs no wait for one that never started."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from binlog.pagestore import PageStore
 from binlog.storage.waiting.worker import Worker
 from tests.support.checkout import ROOT
 from tests.support.descriptors import count_descriptors, descriptors_before
+from tests.support.interruptions import Interruption, at_each_place
 from tests.support.journals import SMALL, ids, reload
 from tests.support.pagestores import QUEUE, peek, put
 from tests.support.waiting import until
@@ -110,6 +111,24 @@ def test_stopping_a_worker_that_never_began_does_not_wait() -> None:
         worker.stop()
 
 
+def test_a_worker_whose_stop_was_interrupted_anywhere_is_stopped_without_a_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("binlog.storage.waiting.worker._BEGIN_SECONDS", 3600)
+
+    def interrupt(at: int) -> bool | None:
+        worker = Worker(lambda: None)
+        worker.start()
+        was_interrupted = Interruption(at).run(worker.stop)
+        again = threading.Thread(target=worker.stop, daemon=True)
+        again.start()
+        again.join(60)
+        assert not again.is_alive()
+        return was_interrupted or None
+
+    assert at_each_place(interrupt)[0] > 5
+
+
 def test_each_notice_runs_the_work_and_none_after_the_end() -> None:
     done: list[int] = []
     worked = threading.Semaphore(0)
@@ -153,7 +172,6 @@ sys.exit(200)
 
 
 @pytest.mark.root
-@pytest.mark.slow
 @pytest.mark.slow
 def test_a_thread_has_begun_before_the_interpreter_can_end() -> None:
     """Otherwise Python 3.11.2 gets a segmentation fault."""
