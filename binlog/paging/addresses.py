@@ -27,13 +27,11 @@ from binlog.format.paging.page_file import PageLayout
 from binlog.format.problem import Problem, problem_of
 from binlog.storage.directory import Directory, OpenFile
 from binlog.storage.failures import own_errors
-from binlog.storage.files import make_subfolder, read_at, sync, write_at
+from binlog.storage.files import content_bytes, make_subfolder, sync, write_again
 from binlog.storage.native import Guard, Monitor
 
 # Syncs a file, given its descriptor and path.
 Commit = Callable[[int, str], None]
-
-_COPIED_BYTES = 1 << 20
 
 
 class AddressFolder:
@@ -129,15 +127,11 @@ class AddressFolder:
     def rewrite(self, name: str) -> None:
         """Write the bytes of a file again, and sync it, because an earlier sync may have failed.
 
-        fsync(2): after a failed sync the kernel marks the pages as clean, so only another write makes them reach the
-        disk.
         Raises: AccessError; FullError; PoisonedError.
         """
-        path, offset = self.directory.file_path(name), 0
+        path = self.directory.file_path(name)
         with OpenFile(self.directory, name, writable=True) as fd:
-            while data := read_at(fd, _COPIED_BYTES, offset, path):
-                write_at(fd, data, offset, path)
-                offset += len(data)
+            write_again(fd, content_bytes(fd), path)
             self.sync_file(fd, path)
 
     def check(self) -> None:

@@ -68,6 +68,7 @@ _FLAGS_TO_WRITE = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 # Copying 1 MiB takes less than the five milliseconds of sys.setswitchinterval.
 _CACHED_BYTES_MAX = 1 << 20
+_COPIED_BYTES = 1 << 20
 
 
 class FileSystem(enum.Enum):
@@ -281,6 +282,17 @@ def write_at(fd: int, data: bytes | bytearray | memoryview, offset: int, path: s
     result = lib.binlog_write(fd, ffi.from_buffer("uint8_t[]", data), len(data), offset)
     if result != 0:
         raise write_failure(-result, path)
+
+
+def write_again(fd: int, stop: int, path: str) -> None:
+    """Write the bytes before `stop` again, or all of a shorter file, so that the next sync makes them durable.
+
+    An earlier process may have been killed before it synced them, or its sync may have failed: then another sync would
+    succeed and write nothing (fsync(2)).
+    Raises: AccessError; FullError; PoisonedError.
+    """
+    for at in range(0, stop, _COPIED_BYTES):
+        write_at(fd, read_at(fd, min(_COPIED_BYTES, stop - at), at, path), at, path)
 
 
 def commit_at(group: CommitGroup, fd: int, data: bytes | bytearray | memoryview, offset: int, path: str) -> None:

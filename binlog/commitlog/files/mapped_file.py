@@ -20,7 +20,7 @@ from binlog.format.commitlog.names import mapped_file_name
 from binlog.storage.directory import OpenFile
 from binlog.storage.failures import own_errors
 from binlog.storage.file_pool import FilePool, PooledFile
-from binlog.storage.files import allocate, read_at, read_cached_at, sync, truncate, write_at
+from binlog.storage.files import allocate, read_cached_at, sync, truncate, write_again, write_at
 from binlog.storage.mapping import FileMapping, erase, erase_data, write_zeros
 from binlog.storage.native import CommitGroup
 
@@ -28,7 +28,6 @@ PAGE_BYTES = 4096
 _BLOCK_BYTES = 512  # the unit of st_blocks in stat(2), on every file system
 # How far ahead of the stores the file is filled with zeros; most of them are overwritten before they reach the disk.
 _AHEAD_BYTES = 4 << 20
-_REWRITE_BYTES = 1 << 20
 
 
 class Buffer(Protocol):
@@ -304,17 +303,11 @@ class MappedFile:
             self.wrote = self._committed = self._flushed = self._ready = position
 
     def rewrite(self, stop: int) -> None:
-        """Rewrite the bytes up to `stop`, and sync them.  For recovery.
-
-        A killed process leaves bytes that were never synced.  If its sync had failed, another sync could succeed
-        without writing them (fsync(2)), so they must be written again.
-        """
+        """Rewrite the bytes up to `stop`, and sync them.  For recovery: `write_again` says why."""
         with self._file.open() as fd:
             before = os.fstat(fd)
             with self._files.change:
-                for at in range(0, stop, _REWRITE_BYTES):
-                    data = read_at(fd, min(_REWRITE_BYTES, stop - at), at, self.path)
-                    write_at(fd, data, at, self.path)
+                write_again(fd, stop, self.path)
                 sync(fd, self.path)
             with own_errors(self.path, "setting its times"):
                 os.utime(fd, ns=(before.st_atime_ns, before.st_mtime_ns))  # retention chooses files by this time

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from binlog.errors import BinlogError, CorruptError, NotFoundError
 from binlog.format.checksums import crc32c
+from binlog.format.journal.block import BLOCK_BYTES
 from binlog.format.journal.file_header import (
     FILE_START_BYTES,
     JOURNAL_HEADER,
@@ -27,7 +28,7 @@ from binlog.format.problem import Problem
 from binlog.journal.files.quarantine import move_file
 from binlog.storage.directory import Directory
 from binlog.storage.failures import own_errors
-from binlog.storage.files import read_at
+from binlog.storage.files import read_at, sync, write_again
 
 _SALT_BYTES = 8
 _BYTES_MAX = 64 << 20
@@ -128,6 +129,8 @@ def roll_forward(directory: Directory, names: JournalNames) -> list[Problem]:
             for name, file_id in moves.dead:
                 if _file_id(directory, name) == file_id:
                     directory.remove(name)
+                else:
+                    _make_header_durable(directory, name)
             directory.sync()
     if control is not None or directory.has(_UNFINISHED):
         remove_control(directory)  # before the load removes the files that it names
@@ -136,6 +139,17 @@ def roll_forward(directory: Directory, names: JournalNames) -> list[Problem]:
             name = os.path.basename(problem.path)
             move_file(directory, name, name)
     return problems
+
+
+def _make_header_durable(directory: Directory, name: str) -> None:
+    """Make the header of a dead file durable that was freed before its process died; the file may be gone.
+
+    If a power cut undid that header after the control file is gone, the dead records would be read again.
+    """
+    path = directory.file_path(name)
+    with suppress(NotFoundError), directory.opened(name, writable=True) as fd:
+        write_again(fd, BLOCK_BYTES, path)
+        sync(fd, path)
 
 
 def find_obstacles(directory: Directory, moves: FileMoves) -> list[Problem]:

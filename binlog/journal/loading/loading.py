@@ -28,7 +28,7 @@ from binlog.journal.loading.record_states import (
 from binlog.journal.options import JournalOptions
 from binlog.journal.record import Deleted, Loaded, Record, TransactionContent
 from binlog.storage.directory import Directory
-from binlog.storage.files import read_at
+from binlog.storage.files import read_at, write_again
 
 _CHUNK_BYTES = 1 << 20
 
@@ -198,7 +198,9 @@ class Loading:
 
     def _resume_after_records(self, scanned: _ScannedFile) -> None:
         file, end = scanned.file, scanned.columns.end
-        self._rewrite(file, end)
+        # Returning these records to the user is as good as acknowledging them, so they must be durable.
+        write_again(file.fd, end, file.path)
+        file.sync()
         if not self._takes_appends(scanned):
             file.close()
             self._add_closed(scanned)
@@ -218,15 +220,6 @@ class Loading:
     def _takes_appends(self, scanned: _ScannedFile) -> bool:
         """Whether records may follow: the file has no end yet, and is undamaged except for its tail."""
         return not scanned.has_end and all(problem.rule == "tail" for problem in scanned.problems)
-
-    def _rewrite(self, file: JournalFile, end: int) -> None:
-        """Make the records of a file durable: returning them to the user is as good as acknowledging them.
-
-        A sync alone is not enough.  After a failed sync, the next one succeeds and writes nothing (fsync(2)).
-        """
-        for at in range(0, end, _CHUNK_BYTES):
-            file.write(read_at(file.fd, min(_CHUNK_BYTES, end - at), at, file.path), at)
-        file.sync()
 
     def _quarantine_tail(self, scanned: _ScannedFile) -> int:
         """Copy the bytes after the last record to the quarantine before they are overwritten; return where they end."""

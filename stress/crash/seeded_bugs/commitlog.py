@@ -64,8 +64,8 @@ BUGS = (
     bug_in_function(
         "commitlog-unsynced-bytes-trusted", "commitlog-faults", "bytes of a failed sync are not written again",
         _MAPPED, "MappedFile.rewrite",
-        "write_at(fd, data, at, self.path)",
-        "del data",
+        "write_again(fd, stop, self.path)",
+        "pass",
     ),
     bug_in_function(
         "commitlog-sync-retried", "commitlog-faults", "a failed sync is retried, which does nothing",

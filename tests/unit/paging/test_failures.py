@@ -25,7 +25,7 @@ from binlog.paging.inspection import check_paging
 from binlog.paging.options import PagingOptions
 from binlog.paging.transactions import PageTransactions
 from binlog.queue.queue import Queue
-from binlog.storage import directory
+from binlog.storage import directory, files
 from binlog.storage.directory import Directory
 from binlog.storage.failures import write_failure
 from binlog.storage.files import remove_file
@@ -66,13 +66,13 @@ def test_the_next_process_rewrites_files_after_a_failed_sync(
         each.name: each.read_bytes() for each in path.rglob("0*") if each.suffix in (PAGE_EXTENSION, ACKS_EXTENSION)
     }
     written: dict[str, bytes] = {}
-    write_at = addresses.write_at
+    write_at = files.write_at
 
     def noted(fd: int, data: bytes, offset: int, where: str) -> None:
         written[Path(where).name] = written.get(Path(where).name, b"") + data
         write_at(fd, data, offset, where)
 
-    monkeypatch.setattr(addresses, "write_at", noted)
+    monkeypatch.setattr(files, "write_at", noted)  # which only `write_again` calls by this name
     with syncs_that_fail(monkeypatch, end), pytest.raises(PoisonedError):
         open_queue(path, options=_SMALL)
     assert mark.exists(), "the next start must rewrite the files"

@@ -6,6 +6,7 @@ import os
 import shutil
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -14,18 +15,21 @@ from typing import Any
 
 import pytest
 
-from binlog.errors import CorruptError
+from binlog.errors import AccessError, CorruptError
 from binlog.format.checksums import crc32c
 from binlog.format.journal.file_header import JournalLayout
 from binlog.format.journal.names import CONTROL_FILE
 from binlog.format.journal.record import JournalRecord, Kind, pack_record
-from binlog.journal.compaction.control_file import FileMoves, commit_control, header_crc, write_control
+from binlog.journal.compaction import compactor, control_file
+from binlog.journal.compaction.control_file import FileMoves, commit_control, header_crc, parse_control, write_control
 from binlog.journal.files.journal_files import JournalFile
 from binlog.journal.inspection.inspection import check_journal
 from binlog.journal.journal import Journal
 from binlog.journal.options import Sync
 from binlog.journal.record import Loaded, Record
+from binlog.storage import files as storage_files
 from binlog.storage.directory import Directory
+from tests.support.failing import raising
 from tests.support.journals import FILE_BYTES, SMALL, files, flip, header_of, ids, journal, records_in, reload
 from tests.support.threads import at_once
 
@@ -305,6 +309,44 @@ def test_an_interrupted_compaction_changes_no_record(tmp_path: Path) -> None:
         ]
         assert _state(reload(tmp_path / "at")) == expected, moment
     assert len(kinds) > 6
+
+
+def test_headers_of_freed_files_are_durable_before_the_control_file_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process freed the dead files and died before it synced them, or its sync had failed.
+
+    If a power cut undid a header, and the control file were gone, the dead records would be read again.
+    """
+    expected = _state(_before_and_after(tmp_path))
+    killed = tmp_path / "killed"
+    with journal(tmp_path / "before") as (opened, _), monkeypatch.context() as patch:
+        patch.setattr(compactor, "remove_control", raising(AccessError("not now")))
+        opened.compact()
+        shutil.copytree(tmp_path / "before", killed)
+    moves = parse_control((killed / CONTROL_FILE).read_bytes(), CONTROL_FILE, SMALL.names)
+    freed = {name for name, file_id in moves.dead if header_of(killed / name).file_id != file_id}
+    assert freed
+    done: dict[str, list[str]] = defaultdict(list)
+    write_at, sync, remove_control = storage_files.write_at, control_file.sync, control_file.remove_control
+
+    def note_write(fd: int, data: bytes, offset: int, path: str) -> None:
+        write_at(fd, data, offset, path)
+        done[Path(path).name].append("written")
+
+    def note_sync(fd: int, path: str) -> None:
+        sync(fd, path)
+        done[Path(path).name].append("synced")
+
+    def check(directory: Directory) -> None:
+        assert {tuple(done.pop(name)) for name in freed} == {("written", "synced")}
+        remove_control(directory)
+
+    monkeypatch.setattr(storage_files, "write_at", note_write)
+    monkeypatch.setattr(control_file, "sync", note_sync)
+    monkeypatch.setattr(control_file, "remove_control", check)
+    assert _state(reload(killed)) == expected
+    assert not freed & done.keys()
 
 
 def _contents(path: Path) -> dict[str, bytes]:
