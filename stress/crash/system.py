@@ -19,10 +19,11 @@ from stress.crash.marks import Ledger, Recorder, Values, Witness
 from stress.crash.preloaded.injector import Action, Injection, Kind, arm
 from stress.crash.workers.victim_process import error_text, run_and_kill
 
-_CHANGES = (
+CHANGES = (
     Kind.WRITE, Kind.STORE, Kind.ALLOCATE, Kind.TRUNCATE, Kind.LINK, Kind.UNLINK, Kind.MAKE_DIRECTORY, Kind.DATA_SYNC,
     Kind.SYNC,
 )  # fmt: skip
+"""The calls that change files, or make changes durable."""
 AFTER_DEATH, AFTER_POWER_CUT = 21, 20
 """The numbers of the processes that continue, in a recorded run, after a death or a power cut."""
 PROCESS_NUMBERS_APART = 10
@@ -316,7 +317,7 @@ class System(ABC, Generic[ExpectedT, SeenT]):
             first = random.Random(f"{seed}/killed").randrange(calls_about)
 
             def die() -> None:
-                arm(Injection(Action.KILL_BEFORE, first, _CHANGES), str(path))
+                arm(Injection(Action.KILL_BEFORE, first, CHANGES), str(path))
                 self._recorded(path, scenario, seed, 1)
 
             run_and_kill(die)

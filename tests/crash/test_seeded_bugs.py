@@ -38,6 +38,7 @@ _SEEDS = {
     "seal-state-taken-too-early": 6,
     "commitlog-marker-removed-first": 6,
     "group-acks-not-synced": 3,
+    "pagestore-header-first": 7,
 }
 
 

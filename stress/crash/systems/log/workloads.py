@@ -16,13 +16,14 @@ from binlog import Mode
 from stress.crash.marks import Recorder, Values
 from stress.crash.preloaded.injector import Action, Injection, Kind, arm
 from stress.crash.records import identity_of
-from stress.crash.system import AFTER_POWER_CUT, Prepare, ProcessContext, Workload
+from stress.crash.system import AFTER_DEATH, AFTER_POWER_CUT, CHANGES, Prepare, ProcessContext, Workload
 from stress.crash.systems.log.actor import How, LogActor, Mark, MarkKind, read
 from stress.crash.systems.log.jpos import Peer, peer_file
 from stress.crash.workers.victim_process import VictimProcess, run_and_kill
 
 # The syncs of log files by a process that makes a log and ingests a producer batch.
 _SYNC_OF_HEADER, _SYNC_OF_CLOSE, _SYNC_OF_SECOND_CLOSE = range(3)
+_CALLS_ABOUT = 100
 
 
 def _at_once(*works: Callable[[], None]) -> None:
@@ -142,6 +143,25 @@ def _ingest(log: Path, seed: str) -> None:
     other()
 
 
+def _killed(log: Path, seed: str) -> None:
+    """Kill a process at a call that changes something, and let another one continue."""
+    first = random.Random(f"{seed}/killed").randrange(_CALLS_ABOUT)
+
+    def dying() -> None:
+        arm(Injection(Action.KILL_BEFORE, first, CHANGES), str(log))
+        with _writer(log, seed, 1) as (actor, chance):
+            for work in chance.choices((_groups, _modes, _cutover), k=3):
+                work(actor, chance)
+                actor.produce(chance.randint(1, 3), chance.choice((How.BATCH, How.FILES)))
+
+    run_and_kill(dying)
+    with _writer(log, seed, AFTER_DEATH) as (actor, chance):
+        _some(actor)
+        if chance.random() < 0.5:
+            actor.cutover()
+        _modes(actor, chance)
+
+
 def _archives(log: Path, seed: str) -> None:
     """Archive closed files; few records, because the point is how an archive replaces its file."""
     with _writer(log, seed, 0) as (actor, chance):
@@ -201,6 +221,7 @@ WORKLOADS: Mapping[str, Workload] = {
     "cutover": _together(2, _cutover),
     "batches": _batches,
     "ingest": _ingest,
+    "killed": _killed,
     "archives": _archives,
     "recovery": _recovery,
     "jpos": _jpos,

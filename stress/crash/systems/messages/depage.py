@@ -22,6 +22,7 @@ from stress.crash.systems.messages.system import MessageActor, MessagesSystem
 _ADDRESS = "depaged"
 # Paging's own records have other types.
 _DELIVERED = 200
+_CALLS_ABOUT = 100
 
 
 class Component(enum.Enum):
@@ -252,6 +253,7 @@ class DepageSystem(MessagesSystem):
     def __init__(self) -> None:
         names = ("pages", "transactions", "ends")
         self.workloads = {name: self.repeated(self.scenarios[name], 2) for name in names}
+        self.workloads["killed"] = self.killed(self.scenarios["all"], Scenario(_ALL, 8), _CALLS_ABOUT)
         self.workloads["recovery"] = self.continued(Scenario(_ALL, 8))
 
     def open(self, path: Path, process: ProcessContext, variant: str) -> Depager:

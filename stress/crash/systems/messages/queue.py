@@ -22,6 +22,7 @@ from stress.crash.workers.victim_process import repeat_in_threads
 PAGES = PagingOptions(page_bytes=1024, commit_markers_above=2)
 JOURNAL = JournalOptions(file_bytes=4096)
 _MEMORY_BYTES = 1500
+_CALLS_ABOUT = 100
 _PROBABLY_FLUSHED = (Mode.FLUSH, Mode.FLUSH, Mode.FLUSH, Mode.SYNC)
 # In a storm messages are paged and depaged all the time, and producers wait for consumers.
 _STORM_PAGES = PagingOptions(page_bytes=4096, page_count_max=20)
@@ -171,6 +172,7 @@ class QueueSystem(MessagesSystem):
 
     def __init__(self) -> None:
         self.workloads = {name: self.repeated(each, 2) for name, each in self.scenarios.items() if name != "all"}
+        self.workloads["killed"] = self.killed(self.scenarios["all"], Scenario(_ALL, 8), _CALLS_ABOUT)
         self.workloads["recovery"] = self.continued(Scenario(_ALL, 8))
 
     def open(self, path: Path, process: ProcessContext, variant: str) -> QueueActor:

@@ -46,6 +46,7 @@ from stress.crash.systems.pagestore.actor import (
 
 _CHECKER = 99
 _INDEX_PAGES_MAX = 2
+_CALLS_ABOUT = 100
 _MINE = [Identity(_CHECKER, 0, number) for number in range(1, 9)]
 
 Entry = tuple[str, Identity]
@@ -253,6 +254,7 @@ class PageStoreSystem(System[Expectation, Observation]):
 
     def __init__(self) -> None:
         self.workloads = {name: self.repeated(each, 2) for name, each in SCENARIOS.items() if name != "all"}
+        self.workloads["killed"] = self.killed(SCENARIOS["all"], SCENARIOS["all"], _CALLS_ABOUT)
         self.workloads["recovery"] = self.continued(SCENARIOS["all"])
 
     def background_reports(self, fault: Fault) -> bool:
