@@ -56,6 +56,12 @@ BUGS = (
         "",
     ),
     bug_in_function(
+        "journal-freed-header-trusted", "journal-power", "a load trusts the header of a file that a dead process freed",
+        "binlog/journal/compaction/control_file.py", "roll_forward",
+        "_make_header_durable(directory, name)",
+        "continue",
+    ),
+    bug_in_function(
         "journal-file-id-used-twice", "journal-kill", "two files have the same id",
         _FILES, "JournalFiles._header",
         "self.id_max += 1",

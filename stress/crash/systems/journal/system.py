@@ -24,9 +24,9 @@ from binlog.journal.journal import Journal
 from binlog.journal.options import JournalOptions, Sync
 from stress.crash.failure_modes.fault import FAULTS, Fault
 from stress.crash.marks import Values
-from stress.crash.preloaded.injector import Kind
+from stress.crash.preloaded.injector import Action, Injection, Kind, arm
 from stress.crash.records import Identity
-from stress.crash.system import Crash, ProblemCollector, ProcessContext, Scenario, Storm, System
+from stress.crash.system import AFTER_DEATH, Crash, ProblemCollector, ProcessContext, Scenario, Storm, System
 from stress.crash.systems.journal.actor import (
     ALL,
     COMPACTION,
@@ -39,7 +39,7 @@ from stress.crash.systems.journal.actor import (
 )
 from stress.crash.systems.journal.expectation import Expectation, compare
 from stress.crash.systems.journal.marks import CHECKERS, LoadedState, MarkKind, loaded_state, plain_mark
-from stress.crash.workers.victim_process import repeat_in_threads
+from stress.crash.workers.victim_process import repeat_in_threads, run_and_kill
 
 _SMALL = JournalOptions(file_bytes=2048, buffer_bytes=1024, flush_seconds=0.002, compact_files_min=0, pool_files=4)
 OPTIONS: dict[str, JournalOptions] = {
@@ -50,6 +50,8 @@ OPTIONS: dict[str, JournalOptions] = {
 }
 """The variants by name; each has files of another size."""
 
+# A process dies before one of the first syncs of journal files in a compaction, most of which free dead files.
+_SYNCS_OF_COMPACTION = 2
 _NATIVE = ("native", "blocks", "tiny")
 _FULL_DISKS = [Fault((Kind.OPEN, Kind.WRITE), ENOSPC, end) for end in (NEW_END, COMPACTED_END)]
 """Faults of a full disk, at the calls that meet them on a real one: an existing file has all of its blocks already."""
@@ -110,8 +112,21 @@ class JournalSystem(System[Expectation, Observation]):
             # record spans more than two sectors.
             "jbm": self.repeated(Scenario(ONLY_ADDED, 9), 2, "jbm"),
             "killed": self.killed(Scenario(ALL, 30), Scenario((_waiting, *(_any,) * 6)), 200),
+            "compaction-killed": self._compact_and_die,
             "recovery": self.continued(Scenario((_waiting, *(_any,) * 6))),
         }
+
+    def _compact_and_die(self, path: Path, seed: str) -> None:
+        """Kill a process before a sync of a compaction, and let another one continue."""
+        sync = random.Random(f"{seed}/sync").randrange(_SYNCS_OF_COMPACTION)
+
+        def compact(actor: JournalActor) -> None:
+            take_steps(actor, COMPACTION, 20)
+            arm(Injection(Action.KILL_BEFORE, sync, (Kind.DATA_SYNC,), names_end=".jnl"), str(path))
+            actor.compact()
+
+        run_and_kill(lambda: self._recorded(path, Scenario((compact,)), seed, 1))
+        self._recorded(path, Scenario((_waiting, _any)), seed, AFTER_DEATH)
 
     def variant_of(self, seed: str) -> str:
         """Choose one of the variants in our own layout."""
