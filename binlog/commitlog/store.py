@@ -43,7 +43,7 @@ from binlog.format.commitlog.names import (
 )
 from binlog.format.commitlog.store_files import ReaderState
 from binlog.storage.file_pool import FilePool
-from binlog.storage.handle import Handle
+from binlog.storage.handle import Handle, run_all
 
 _DEFAULTS = StoreOptions()
 _Found = TypeVar("_Found")
@@ -370,17 +370,15 @@ class MessageStore(Handle):
 
     def _end(self) -> None:
         """Flush everything that was appended."""
-        with contextlib.ExitStack() as stopping:  # runs all of them, the last one first, even if one raises
-            for stop in (
-                self._index_flusher.stop,
-                self._dispatcher.stop,
-                self._flushing.stop,
-                self._allocation.stop,
-                self._log.stop,
-                self._delays.stop,
-                self._cleaner.stop,
-            ):
-                stopping.callback(stop)
+        run_all(
+            self._cleaner.stop,
+            self._delays.stop,
+            self._log.stop,
+            self._allocation.stop,
+            self._flushing.stop,
+            self._dispatcher.stop,
+            self._index_flusher.stop,
+        )
         self._delays.save()
         self._publish()  # an exception may have interrupted a removal before it was published
         if self._dispatcher.offset == self._log.max_offset:

@@ -23,7 +23,7 @@ from binlog.journal.ledger import Ledger
 from binlog.journal.loading.loading import Loading
 from binlog.journal.options import JournalOptions, Sync
 from binlog.journal.record import Loaded
-from binlog.storage.handle import Handle, new_guard
+from binlog.storage.handle import Handle, new_guard, run_all
 
 
 @contextmanager
@@ -172,10 +172,7 @@ class JournalLifecycle(Handle):
 
     def _stop(self) -> None:
         if self._is_running:
-            with contextlib.ExitStack() as ending:
-                # Callbacks run in reverse order: maintenance stops before the appender, which it uses.
-                ending.callback(self._appender.stop)
-                ending.callback(self._maintenance.stop)
+            run_all(self._maintenance.stop, self._appender.stop)  # the maintenance uses the appender
             self._is_running = False
 
     def _open(self, undoing: contextlib.ExitStack) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from contextlib import ExitStack
 from types import TracebackType
 from typing import ClassVar, Self
@@ -29,6 +30,22 @@ def new_guard(name: str) -> Guard:
     raises them has changed nothing.  The exception is PoisonedError.
     """
     return Guard(name, PoisonedError, StateError, _HARMLESS)
+
+
+def run_all(*steps: Callable[[], None]) -> None:
+    """Run all of these, even if some raise, and then raise the first exception.
+
+    The others may be consequences: if Ctrl-C interrupts a step, it poisons the guard, and later steps raise
+    PoisonedError.
+    """
+    failure: BaseException | None = None
+    for step in steps:
+        try:
+            step()
+        except BaseException as error:  # noqa: BLE001 - it is raised after the other steps
+            failure = failure or error
+    if failure is not None:
+        raise failure
 
 
 class Closing(ABC):
