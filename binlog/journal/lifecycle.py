@@ -172,7 +172,7 @@ class JournalLifecycle(Handle):
 
     def _stop(self) -> None:
         if self._is_running:
-            run_all(self._maintenance.stop, self._appender.stop)  # the maintenance uses the appender
+            run_all(self._maintenance.stop, self._appender.stop)  # the maintenance first, because it uses the appender
             self._is_running = False
 
     def _open(self, undoing: contextlib.ExitStack) -> None:

@@ -310,8 +310,10 @@ class System(ABC, Generic[ExpectedT, SeenT]):
         return workload
 
     def killed(self, scenario: Scenario, after: Scenario, calls_about: int) -> Workload:
-        """Return a workload in which a process is killed at a call that changes something, and another one
-        continues."""
+        """Return a workload in which a process is killed at a call that changes something, and another one continues.
+
+        calls_about: about how many such calls the process makes; it is killed at a random one, or at its end.
+        """
 
         def workload(path: Path, seed: str) -> None:
             first = random.Random(f"{seed}/killed").randrange(calls_about)

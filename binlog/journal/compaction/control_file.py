@@ -142,9 +142,10 @@ def roll_forward(directory: Directory, names: JournalNames) -> list[Problem]:
 
 
 def _make_header_durable(directory: Directory, name: str) -> None:
-    """Make the header of a dead file durable that was freed before its process died; the file may be gone.
+    """Make the header of a dead file durable, which an earlier process freed, and perhaps removed.
 
-    If a power cut undid that header after the control file is gone, the dead records would be read again.
+    If a power cut undid that header after the control file is gone, the dead records would be read again.  All bytes
+    stay as they are, because that process may have appended new records to the file.
     """
     path = directory.file_path(name)
     with suppress(NotFoundError), directory.opened(name, writable=True) as fd:
