@@ -36,7 +36,7 @@ _SEEDS = {
     "paging-sync-retried": 1,
     "seal-before-durable": 6,
     "seal-state-taken-too-early": 6,
-    "commitlog-marker-removed-first": 6,
+    "commitlog-marker-removed-first": 1,
     "group-acks-not-synced": 3,
     "pagestore-header-first": 7,
 }

@@ -20,8 +20,8 @@ BUGS = (
     bug_in_function(
         "commitlog-marker-removed-first", "commitlog-power", "the crash marker is removed before everything is flushed",
         "binlog/commitlog/store.py", "MessageStore._end",
-        "with contextlib.ExitStack() as stopping:",
-        'os.unlink(os.path.join(self.path, "abort"))\nwith contextlib.ExitStack() as stopping:',
+        "run_all(",
+        'os.unlink(os.path.join(self.path, "abort"))\nrun_all(',
     ),
     bug_in_function(
         "commitlog-name-not-synced", "commitlog-power", "a new file's name is not synced",
