@@ -35,7 +35,7 @@ static PyMethodDef functions[] = {
 
 PyTypeObject *page_writer_type, *guard_type, *change_type, *commit_wait_type;
 extern PyType_Spec batch_iterator_spec, fast_path_spec, page_writer_spec, page_acks_spec, guard_spec, change_spec,
-    commit_group_spec, commit_wait_spec, monitor_spec;
+    commit_group_spec, commit_wait_spec, monitor_spec, call_guard_spec;
 int fast_path_setup(void);
 
 static PyTypeObject *add_type(PyObject *module, PyType_Spec *spec)
@@ -59,8 +59,8 @@ static int fill(PyObject *module)
     typed_tuple_setup();
     return (page_writer_type = add_type(module, &page_writer_spec)) && (guard_type = add_type(module, &guard_spec)) &&
                    (change_type = add_type(module, &change_spec)) && (commit_wait_type = add_type(module, &commit_wait_spec)) &&
-                   add_type(module, &commit_group_spec) && add_type(module, &monitor_spec) && add_type(module, &page_acks_spec) &&
-                   add_type(module, &batch_iterator_spec) && add_type(module, &fast_path_spec) && fast_path_setup() == 0
+                   add_type(module, &commit_group_spec) && add_type(module, &monitor_spec) && add_type(module, &call_guard_spec) &&
+                   add_type(module, &page_acks_spec) && add_type(module, &batch_iterator_spec) && add_type(module, &fast_path_spec) && fast_path_setup() == 0
                ? 0
                : -1;
 }

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 from binlog.errors import ClosedError
 from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX, Ref
@@ -16,66 +15,8 @@ from binlog.log.directory import LogDirectory
 from binlog.log.read.cursor import Cursor
 from binlog.log.read.lag import Lag, entry_type, lag
 from binlog.log.read.start import Start, StartPosition, parse_start
-from binlog.storage.native import BatchIterator, fork_generation
+from binlog.storage.native import BatchIterator, CallGuard
 from binlog.storage.waiting.bell_watcher import NO_BELL, Bell
-
-_WAKE_SECONDS = 0.01
-
-
-class _Closable(Protocol):
-    def wake(self) -> None:
-        """End a wait of another thread."""
-
-    def close(self) -> None:
-        """Close every file."""
-
-
-class CallGuard:
-    """A lock around each call of a reader, which lets another thread or a signal handler close the reader.
-
-    The files are closed only while no call is in progress: the kernel may give the number of a closed descriptor to
-    another file, from which the call would then read.
-    """
-
-    def __init__(self, used: _Closable) -> None:
-        self._cursor = used
-        self._start()
-        self.closed = False
-
-    def _start(self) -> None:
-        self._generation = fork_generation()
-        self._mutex = threading.RLock()
-        self._depth = 0
-
-    def __enter__(self) -> None:
-        """Raises: ClosedError."""
-        if self._generation != fork_generation():
-            self._start()  # the thread that held the mutex does not exist in a forked child
-        self._mutex.acquire()
-        self._depth += 1
-        if self.closed:
-            self.__exit__()
-            raise ClosedError("the reader is closed")
-
-    def __exit__(self, *error: object) -> None:
-        self._depth -= 1
-        if self.closed and not self._depth:
-            self._cursor.close()
-        self._mutex.release()
-
-    def close(self) -> None:
-        """Wake the call of another thread, wait for its end and close the files; in a call, close them at its end."""
-        self.closed = True
-        if self._generation != fork_generation():
-            self._start()
-        while not self._mutex.acquire(timeout=_WAKE_SECONDS):
-            self._cursor.wake()
-        try:
-            if not self._depth:
-                self._cursor.close()
-        finally:
-            self._mutex.release()
-
 
 RECORD_BYTES_MAX = 64 << 20
 
@@ -127,7 +68,7 @@ class Reader(BatchIterator):
         self._entry_type = entry_type(directory.absolute)
         super().__init__(Ref, self._entry_type)
         self._cursor = Cursor(directory, start, follow=follow, record_bytes_max=record_bytes_max, verify=verify)
-        self._guard = CallGuard(self._cursor)
+        self._guard = CallGuard(self._cursor, ClosedError, _CLOSED)
         self._buffer: bytes | None = None  # the data of the last load, to read the next records into
 
     if TYPE_CHECKING:

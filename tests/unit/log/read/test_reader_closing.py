@@ -38,7 +38,7 @@ class _Thread(threading.Thread):
 
 
 def _until_waiting(reader: Reader) -> None:
-    until(lambda: reader._guard._depth > 0)
+    until(lambda: reader._guard.held)
 
 
 def test_another_thread_ends_a_tail_by_closing_its_reader(log: Path) -> None:
@@ -74,7 +74,6 @@ def test_a_reader_of_a_directory_without_a_log_is_closed_while_it_waits(log: Pat
     assert thread.ended() == []
 
 
-@pytest.mark.slow
 @pytest.mark.slow
 def test_closing_during_a_read_is_not_damage(log: Path) -> None:
     """The descriptor was closed while a thread read: CorruptError, or bytes of the next file with its number."""
