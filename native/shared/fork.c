@@ -17,6 +17,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -162,7 +163,16 @@ uint64_t binlog_fd_serial(int fd)
     return serial;
 }
 
-/* Closes the descriptor with this serial; does nothing if the program closed it. */
+/* A child may not have closed its copy of the descriptor yet, and would keep the locks a little longer. */
+static void unlock(const struct entry *entry)
+{
+    if (binlog_fd_is(entry->fd, entry->device, entry->inode)) {
+        (void)binlog_unlock(entry->fd);
+        (void)flock(entry->fd, LOCK_UN);
+    }
+}
+
+/* Unlocks and closes the descriptor with this serial; does nothing if the program closed it. */
 int binlog_fd_close_serial(int fd, uint64_t serial)
 {
     int result = 0;
@@ -171,6 +181,7 @@ int binlog_fd_close_serial(int fd, uint64_t serial)
         if (table[i].fd == fd && table[i].serial == serial) {
             struct entry entry = table[i];
             table[i] = table[--table_count];
+            unlock(&entry);
             result = close_own(&entry);
             break;
         }

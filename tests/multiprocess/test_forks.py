@@ -9,6 +9,8 @@ import threading
 from itertools import islice
 from pathlib import Path
 
+import pytest
+
 import binlog
 from tests.support.children import Child
 from tests.support.logs import job, jobs_by_writer, read_all
@@ -132,3 +134,34 @@ def test_closing_in_the_child_does_not_affect_the_parents_writer(log: Path) -> N
         Child(close).join()
         writer.append(job(0, 1))
         assert [entry.data for entry in reader] == [job(0, 1)]
+
+
+_REOPEN = """
+import ctypes, os, signal, sys
+from binlog import Producer
+from binlog.journal import Journal
+kind, path = sys.argv[1:]
+def open_journal():
+    journal = Journal(path).__enter__()
+    journal.load()
+    return journal
+reopen = open_journal if kind == "journal" else lambda: Producer(path, "till-7")
+opened = reopen()
+number = {"x86_64": 56, "aarch64": 220}[os.uname().machine]
+child = ctypes.PyDLL(None).syscall(number, int(signal.SIGCHLD), 0, 0, 0, 0)
+if child == 0:
+    signal.pause()
+try:
+    opened.close()
+    reopen().close()
+finally:
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+"""
+
+
+@pytest.mark.parametrize("kind", ["journal", "producer"])
+def test_a_close_frees_the_lock_before_a_child_has_run(log: Path, kind: str) -> None:
+    """A child closes its copies of the descriptors as soon as it runs; this one never does."""
+    log.mkdir(exist_ok=True)
+    subprocess.run([sys.executable, "-c", _REOPEN, kind, log], check=True, timeout=60)
