@@ -178,7 +178,7 @@ class Sealer(Handle):
         return self._state.note
 
     def seal(self) -> Note:
-        """Add all durable records to the tree, and return a checkpoint that covers them.
+        """Add all records to the tree that are durable now, and return a checkpoint that covers them.
 
         Durable when it returns.  Signs only if there are new records or statements, or if the last checkpoint is older
         than ten minutes: the new one then shows that the log has no new records, and that a sealer runs.
@@ -191,7 +191,8 @@ class Sealer(Handle):
                 self.add_statement(Kind.CLOCK, before=step.before, after=step.after)
             state = self._state
             place = _Place(state.size, state.next_ref, state.tile_ref, self._files, state.last_ref)
-            while (following := self._add_some(place)) != place:
+            log = binlog.stat(self.log_path)  # once, or beside quick writers this might never end
+            while (following := self._add_some(place, log)) != place:
                 place = following
             note = self._state.note
             self._statements.refresh()
@@ -328,10 +329,9 @@ class Sealer(Handle):
         self._history_seconds = before
         self._folder.write_checkpoint(note)
 
-    def _add_some(self, place: _Place) -> _Place:
-        """Add some durable records to the tree; return how far it has come then."""
+    def _add_some(self, place: _Place, log: binlog.LogStat) -> _Place:
+        """Add some of the records to the tree that `log` tells to be durable; return how far it has come then."""
         self._store = self._folder.hashes(place.size) if self._store.size != place.size else self._store
-        log = binlog.stat(self.log_path)
         ends = durable_ends(log)
         leaves: list[bytes] = []
         size, files, tile_ref = place.size, list(place.files), place.tile_ref

@@ -118,7 +118,7 @@ def _has_changed(log: Path, before: bytes) -> bool:
 _WRITER = """
 import sys
 import binlog
-with binlog.Writer(sys.argv[1], cutover_bytes=1 << 16) as writer:
+with binlog.Writer(sys.argv[1], cutover_bytes=1 << 19) as writer:
     number = 0
     while True:
         writer.append(b"%d" % number * 10)
@@ -142,9 +142,11 @@ def test_sealers_killed_at_random_beside_writers_seal_every_record(
         for _ in range(kills):
             before = _state(log)
             with subprocess.Popen([*command, "--anchor", f"dir:{tmp_path / 'anchor'}"], cwd=ROOT) as sealer:
-                until(partial(_has_changed, log, before))  # it has begun to work
-                time.sleep(chance.random() * 0.05)
-                sealer.kill()
+                try:
+                    until(partial(_has_changed, log, before))  # it has begun to work
+                    time.sleep(chance.random() * 0.05)
+                finally:
+                    sealer.kill()
     finally:
         for writer in writers:
             writer.send_signal(signal.SIGKILL)

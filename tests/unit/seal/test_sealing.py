@@ -6,11 +6,12 @@ import os
 import shutil
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import binlog
-from binlog import Background, Reader, Writer
+from binlog import Background, Reader, Ref, Writer
 from binlog.errors import AccessError, BusyError, NotFoundError, SealError
 from binlog.format.seal.checkpoint import parse_checkpoint
 from binlog.format.seal.state import SEALED_FILE, SealedFile
@@ -73,6 +74,22 @@ def test_a_log_that_was_not_changed_has_no_finding(sealed: Path) -> None:
         writer.append(b"later")
     report = verify(sealed, VKEY)
     assert (report.findings, report.size, report.unsealed) == ([], 900, 1)
+
+
+def test_sealing_ends_beside_a_writer_that_is_quicker(sealed: Path) -> None:
+    class _BesideWriter(Sealer):
+        def _add_some(self, *arguments: Any) -> Any:
+            place = super()._add_some(*arguments)
+            appended.append(writer.append(b"later"))
+            assert len(appended) < 20
+            return place
+
+    appended = list[Ref]()
+
+    with Writer(sealed) as writer, _BesideWriter(sealed, KEY) as sealer:
+        sizes = [parse_checkpoint(sealer.seal().text).size for _ in range(3)]
+    assert sizes[0] == 900
+    assert sizes == sorted(set(sizes))
 
 
 def test_a_changed_record_is_named_and_no_other(sealed: Path) -> None:
