@@ -19,6 +19,7 @@
 /* fork.c: descriptors that a child must not inherit */
 int binlog_fork_setup(void);
 uint32_t binlog_fork_generation(void);
+uint64_t binlog_fork_thread(void);
 void binlog_fork_hold(void);
 void binlog_fork_release(void);
 int binlog_fd_open(int directory, const char *name, int flags, int64_t *opened);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Self
@@ -68,7 +69,7 @@ class Reader(BatchIterator):
         self._entry_type = entry_type(directory.absolute)
         super().__init__(Ref, self._entry_type)
         self._cursor = Cursor(directory, start, follow=follow, record_bytes_max=record_bytes_max, verify=verify)
-        self._guard = CallGuard(self._cursor, ClosedError, _CLOSED)
+        self._guard = CallGuard(self._cursor, ClosedError, _CLOSED, threading.RLock)
         self._buffer: bytes | None = None  # the data of the last load, to read the next records into
 
     if TYPE_CHECKING:

@@ -1,95 +1,125 @@
-/* CallGuard: a mutex around each call of an object, which any thread, or a signal handler within a call, may close.
+/* CallGuard: a lock around each call of an object, which any thread, or a signal handler within a call, may close.
  *
- * It is in C for the reason that guard.c gives: a signal handler that raises cannot leave it locked.  Unlike Monitor, a thread
- * that holds it may take it again, because a signal handler may make another call of the same object.
+ * It is in C because a signal handler's exception could leave a lock taken that is taken and released by lines of Python
+ * (guard.c has the facts).  The lock itself is Python's RLock: with gevent and eventlet it is theirs, which other greenlets
+ * wait for; and a thread may take it again, because a signal handler may make another call of the same object.
  *
- * Invariant: files are closed only by a thread that holds the mutex, and never within a call: the kernel may give the number
- * of a closed descriptor to another file, from which the call would then read.
+ * Invariant: the object is closed only by a thread that has the lock, and never within a call: the kernel may give the
+ * number of a closed descriptor to another file, from which the call would then read.
  */
-#include "binlog.h"
-#include "guard.h"
+#include <Python.h>
 
-#include <errno.h>
+#include "binlog.h"
+
+#include <pthread.h>
 
 struct call_guard {
     PyObject_HEAD
-    struct mutex mutex;
-    uint32_t depth; /* of the calls of the thread that holds the mutex */
-    uint32_t ended; /* the futex that `close` sleeps on; it changes at the end of an outermost call */
-    uint32_t generation;
-    char closed;
-    PyObject *used;  /* has wake() and close() */
-    PyObject *error; /* the class of the exception that a call of a closed object raises, and its text */
+    PyObject *object;    /* has wake() and close() */
+    PyObject *error;     /* the class of the exception that a call of a closed object raises, and its text */
     PyObject *text;
+    PyObject *make_lock; /* threading.RLock */
+    PyObject *lock;
+    uint32_t depth;      /* how many calls, one within the other, its holder is in */
+    uint64_t holder;     /* its pthread_t, if `depth` */
+    uint32_t generation; /* of forks */
+    char closed;
 };
 
-/* For how long `close` waits before it wakes the call again, which may only have been about to sleep. */
-static const struct timespec wake_interval = {.tv_nsec = 10000000};
-
-static int call_guard_init(PyObject *object, PyObject *args, PyObject *named)
+static int call_guard_init(PyObject *self_object, PyObject *args, PyObject *named)
 {
-    struct call_guard *self = (struct call_guard *)object;
-    PyObject *used, *error, *text;
+    struct call_guard *self = (struct call_guard *)self_object;
+    PyObject *object, *error, *text, *make_lock;
 
     (void)named;
-    if (!PyArg_ParseTuple(args, "OOU:CallGuard", &used, &error, &text))
+    if (!PyArg_ParseTuple(args, "OOUO:CallGuard", &object, &error, &text, &make_lock))
         return -1;
-    if (self->used) {
+    if (self->object) {
         PyErr_SetString(PyExc_ValueError, "a CallGuard is initialized once");
         return -1;
     }
-    self->used = Py_NewRef(used);
+    self->generation = binlog_fork_generation();
+    self->lock = PyObject_CallNoArgs(make_lock);
+    if (!self->lock)
+        return -1;
+    self->object = Py_NewRef(object);
     self->error = Py_NewRef(error);
     self->text = Py_NewRef(text);
-    self->generation = binlog_fork_generation();
+    self->make_lock = Py_NewRef(make_lock);
     return 0;
 }
 
-/* In a forked child, the other threads do not exist, so none of them holds the mutex or waits for it. */
-static void renew_after_fork(struct call_guard *self)
+/* In a forked child, makes a new lock, unless the thread that forked has it: the other threads do not exist. */
+static int renew_after_fork(struct call_guard *self)
 {
-    if (self->generation == binlog_fork_generation())
-        return;
-    self->generation = binlog_fork_generation();
-    if (mutex_is_held_here(&self->mutex)) {
-        self->mutex.first = self->mutex.next = (struct waiters){0};
-    } else {
-        self->mutex = (struct mutex){0};
+    uint32_t generation = binlog_fork_generation();
+
+    if (self->generation == generation)
+        return 0;
+    if (!self->depth || self->holder != binlog_fork_thread()) {
+        PyObject *lock = PyObject_CallNoArgs(self->make_lock);
+        if (!lock)
+            return -1;
+        PyObject *before = self->lock;
+        self->lock = lock;
         self->depth = 0;
+        Py_XDECREF(before);
     }
+    self->generation = generation;
+    return 0;
 }
 
-static int call_used(struct call_guard *self, const char *method)
+static int call_method(PyObject *object, const char *method)
 {
-    if (!self->used) /* the garbage collector cleared it */
-        return 0;
-    PyObject *result = PyObject_CallMethod(self->used, method, NULL);
+    PyObject *result = PyObject_CallMethod(object, method, NULL);
+
     Py_XDECREF(result);
     return result ? 0 : -1;
 }
 
-static int leave(struct call_guard *self)
-{
-    int result = 0;
-
-    if (!mutex_is_held_here(&self->mutex))
-        return 0;
-    if (self->depth == 1 && self->closed)
-        result = call_used(self, "close");
-    if (--self->depth == 0) {
-        mutex_release(&self->mutex);
-        binlog_futex_wake(&self->ended, 1);
-    }
-    return result;
-}
-
 static int enter(struct call_guard *self)
 {
-    renew_after_fork(self);
-    if (!mutex_is_held_here(&self->mutex) && mutex_take(&self->mutex) != 0)
+    if (!self->object) {
+        PyErr_SetString(PyExc_ValueError, "a CallGuard is initialized before it is used");
+        return -1;
+    }
+    if (renew_after_fork(self) != 0 || call_method(self->lock, "acquire") != 0)
         return -1;
     self->depth++;
+    self->holder = (uint64_t)pthread_self();
     return 0;
+}
+
+/* Releases the lock, after closing the object if that is due.  This thread is within no other call then. */
+static int leave(struct call_guard *self)
+{
+    PyObject *type = NULL, *value = NULL, *trace = NULL;
+
+    if (!self->depth && self->closed && call_method(self->object, "close") != 0)
+        PyErr_Fetch(&type, &value, &trace);
+    if (call_method(self->lock, "release") != 0) {
+        Py_XDECREF(type);
+        Py_XDECREF(value);
+        Py_XDECREF(trace);
+        return -1;
+    }
+    PyErr_Restore(type, value, trace);
+    return type ? -1 : 0;
+}
+
+static PyObject *call_guard_exit(PyObject *object, PyObject *args)
+{
+    struct call_guard *self = (struct call_guard *)object;
+
+    (void)args;
+    if (!self->depth) {
+        PyErr_SetString(PyExc_RuntimeError, "no call has begun");
+        return NULL;
+    }
+    self->depth--;
+    if (leave(self) != 0)
+        return NULL;
+    Py_RETURN_FALSE;
 }
 
 static PyObject *call_guard_enter(PyObject *object, PyObject *unused)
@@ -101,17 +131,30 @@ static PyObject *call_guard_enter(PyObject *object, PyObject *unused)
         return NULL;
     if (!self->closed)
         Py_RETURN_NONE;
+    self->depth--;
     if (leave(self) == 0)
         PyErr_SetObject(self->error, self->text);
     return NULL;
 }
 
-static PyObject *call_guard_exit(PyObject *object, PyObject *args)
+/* Takes the lock, and wakes the call that has it again and again: it may not have been asleep yet when it was woken. */
+static int take_from_call(struct call_guard *self)
 {
-    (void)args;
-    if (leave((struct call_guard *)object) != 0)
-        return NULL;
-    Py_RETURN_FALSE;
+    PyObject *acquire = PyObject_GetAttrString(self->lock, "acquire"), *none = PyTuple_New(0);
+    PyObject *timeout = Py_BuildValue("{s:d}", "timeout", 0.01);
+    int taken = acquire && none && timeout ? 0 : -1;
+
+    while (taken == 0) {
+        PyObject *result = PyObject_Call(acquire, none, timeout);
+        taken = result ? PyObject_IsTrue(result) : -1;
+        Py_XDECREF(result);
+        if (taken == 0 && call_method(self->object, "wake") != 0)
+            taken = -1;
+    }
+    Py_XDECREF(acquire);
+    Py_XDECREF(none);
+    Py_XDECREF(timeout);
+    return taken;
 }
 
 static PyObject *call_guard_close(PyObject *object, PyObject *unused)
@@ -119,19 +162,11 @@ static PyObject *call_guard_close(PyObject *object, PyObject *unused)
     struct call_guard *self = (struct call_guard *)object;
 
     (void)unused;
+    if (!self->object)
+        Py_RETURN_NONE;
     self->closed = 1;
-    renew_after_fork(self);
-    if (!mutex_is_held_here(&self->mutex)) {
-        while (self->mutex.held) {
-            uint32_t seen = self->ended;
-            if (call_used(self, "wake") != 0)
-                return NULL;
-            if (self->mutex.held && binlog_futex_sleep(&self->ended, seen, &wake_interval) == EINTR && PyErr_CheckSignals() != 0)
-                return NULL;
-        }
-        if (enter(self) != 0 || leave(self) != 0)
-            return NULL;
-    }
+    if (renew_after_fork(self) != 0 || take_from_call(self) < 0 || leave(self) != 0)
+        return NULL;
     Py_RETURN_NONE;
 }
 
@@ -144,31 +179,39 @@ static PyObject *call_guard_get_closed(PyObject *object, void *unused)
 static PyObject *call_guard_get_held(PyObject *object, void *unused)
 {
     (void)unused;
-    return PyBool_FromLong(((struct call_guard *)object)->mutex.held);
+    return PyBool_FromLong(((struct call_guard *)object)->depth > 0);
 }
 
 static int call_guard_traverse(PyObject *object, visitproc visit, void *arg)
 {
+    struct call_guard *self = (struct call_guard *)object;
+
     Py_VISIT(Py_TYPE(object));
-    Py_VISIT(((struct call_guard *)object)->used);
+    Py_VISIT(self->object);
+    Py_VISIT(self->error);
+    Py_VISIT(self->make_lock);
+    Py_VISIT(self->lock);
     return 0;
 }
 
 static int call_guard_clear(PyObject *object)
 {
-    Py_CLEAR(((struct call_guard *)object)->used);
+    struct call_guard *self = (struct call_guard *)object;
+
+    Py_CLEAR(self->object);
+    Py_CLEAR(self->error);
+    Py_CLEAR(self->make_lock);
+    Py_CLEAR(self->lock);
     return 0;
 }
 
 static void call_guard_dealloc(PyObject *object)
 {
-    struct call_guard *self = (struct call_guard *)object;
     PyTypeObject *type = Py_TYPE(object);
 
     PyObject_GC_UnTrack(object);
     call_guard_clear(object);
-    Py_CLEAR(self->error);
-    Py_CLEAR(self->text);
+    Py_CLEAR(((struct call_guard *)object)->text);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
     Py_DECREF(type);
 }
@@ -188,7 +231,7 @@ static PyGetSetDef call_guard_properties[] = {
 };
 
 static PyType_Slot call_guard_slots[] = {
-    {Py_tp_doc, "CallGuard(used, error, text): a mutex around each call of an object.  used: has wake(), which ends the wait of another thread, and close().  error, text: what a call of a closed object raises."},
+    {Py_tp_doc, "CallGuard(object, error, text, make_lock): a lock around each call of an object.  object: has wake(), which ends the wait of another thread, and close().  error, text: what a call of a closed object raises.  make_lock: returns an RLock."},
     {Py_tp_init, call_guard_init},
     {Py_tp_dealloc, call_guard_dealloc},
     {Py_tp_traverse, call_guard_traverse},

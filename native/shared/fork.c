@@ -31,6 +31,7 @@ static uint64_t last_serial;
 static size_t table_count, table_capacity;
 static volatile uint32_t *not_forked; /* 1 in this process, 0 in a child */
 static uint32_t generation;
+static uint64_t forking_thread; /* its pthread_t */
 
 static int close_own(const struct entry *entry)
 {
@@ -43,6 +44,7 @@ static void start_generation(void)
         close_own(&table[i]);
     table_count = 0;
     generation++;
+    forking_thread = (uint64_t)pthread_self();
     *not_forked = 1;
 }
 
@@ -85,6 +87,13 @@ uint32_t binlog_fork_generation(void)
         start_generation();
     }
     return generation;
+}
+
+/* The pthread_t of the thread that this child was forked in.  A new thread of a child may get that of another thread of its
+ * parent, so a comparison with pthread_self is not enough. */
+uint64_t binlog_fork_thread(void)
+{
+    return forking_thread;
 }
 
 /* Delays forks until `binlog_fork_release`, so that a child finds no half-finished change. */
@@ -163,7 +172,8 @@ uint64_t binlog_fd_serial(int fd)
     return serial;
 }
 
-/* A child may not have closed its copy of the descriptor yet, and would keep the locks a little longer. */
+/* Closing alone frees a lock only after each child has closed its copy, which it does as soon as it runs.  A child never gets
+ * here: its table is empty. */
 static void unlock(const struct entry *entry)
 {
     if (binlog_fd_is(entry->fd, entry->device, entry->inode)) {
@@ -176,6 +186,7 @@ static void unlock(const struct entry *entry)
 int binlog_fd_close_serial(int fd, uint64_t serial)
 {
     int result = 0;
+    (void)binlog_fork_generation(); /* after a raw clone, this empties the table */
     pthread_mutex_lock(&table_mutex);
     for (size_t i = 0; i < table_count; i++) {
         if (table[i].fd == fd && table[i].serial == serial) {

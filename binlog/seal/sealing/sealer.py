@@ -191,7 +191,7 @@ class Sealer(Handle):
                 self.add_statement(Kind.CLOCK, before=step.before, after=step.after)
             state = self._state
             place = _Place(state.size, state.next_ref, state.tile_ref, self._files, state.last_ref)
-            log = binlog.stat(self.log_path)  # once, or beside quick writers this might never end
+            log = binlog.stat(self.log_path)  # asked once: otherwise the round might never end beside quick writers
             while (following := self._add_some(place, log)) != place:
                 place = following
             note = self._state.note
@@ -330,7 +330,7 @@ class Sealer(Handle):
         self._folder.write_checkpoint(note)
 
     def _add_some(self, place: _Place, log: binlog.LogStat) -> _Place:
-        """Add some of the records to the tree that `log` tells to be durable; return how far it has come then."""
+        """Add some of the records that are durable according to `log`; return how far it has come then."""
         self._store = self._folder.hashes(place.size) if self._store.size != place.size else self._store
         ends = durable_ends(log)
         leaves: list[bytes] = []

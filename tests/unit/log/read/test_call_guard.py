@@ -33,7 +33,7 @@ class _Used:
 
 def _guard() -> tuple[_Used, CallGuard]:
     used = _Used()
-    return used, CallGuard(used, ClosedError, "it is closed")
+    return used, CallGuard(used, ClosedError, "it is closed", threading.RLock)
 
 
 def test_a_close_within_calls_closes_at_the_end_of_the_outermost_one() -> None:
@@ -107,6 +107,7 @@ def test_a_child_that_was_forked_within_a_call_ends_it() -> None:
                 pass
             guard.__exit__(None, None, None)
             assert not guard.held
+            guard.close()
 
         Child(end).join()
         assert guard.held
@@ -133,3 +134,46 @@ def test_a_child_does_not_wait_for_a_thread_of_its_parent() -> None:
     Child(use).join()
     is_over.set()
     thread.join()
+
+
+def test_a_new_thread_of_a_child_is_not_taken_for_one_of_its_parent() -> None:
+    """With glibc it gets the same pthread_t."""
+    _, guard = _guard()
+    entered, is_over = threading.Event(), threading.Event()
+
+    def stay() -> None:
+        with guard:
+            entered.set()
+            is_over.wait()
+
+    thread = threading.Thread(target=stay)
+    thread.start()
+    entered.wait()
+
+    def use() -> None:
+        def enter() -> None:
+            with guard:
+                pass
+
+        first = threading.Thread(target=enter)
+        first.start()
+        first.join()
+        assert not guard.held
+        guard.close()
+
+    Child(use).join()
+    is_over.set()
+    thread.join()
+
+
+def test_a_guard_that_was_not_initialized_is_refused() -> None:
+    guard = CallGuard.__new__(CallGuard)
+    guard.close()
+    with pytest.raises(ValueError, match="initialized"), guard:
+        pass
+
+
+def test_a_call_that_has_not_begun_cannot_be_ended() -> None:
+    _, guard = _guard()
+    with pytest.raises(RuntimeError, match="no call has begun"):
+        guard.__exit__(None, None, None)
