@@ -1,4 +1,4 @@
-"""CallGuard: one thread at a time is within a call, and whoever closes the object does so outside of all calls."""
+"""CallGuard: one thread at a time is within a call, and the object is closed outside of all calls."""
 
 from __future__ import annotations
 
