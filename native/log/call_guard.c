@@ -90,7 +90,7 @@ static int enter(struct call_guard *self)
     return 0;
 }
 
-/* Releases the lock, after closing the object if that is due.  This thread is within no other call then. */
+/* Releases the lock; closes the object before, if the outermost call has ended and the guard is closed. */
 static int leave(struct call_guard *self)
 {
     PyObject *type = NULL, *value = NULL, *trace = NULL;

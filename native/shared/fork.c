@@ -172,8 +172,8 @@ uint64_t binlog_fd_serial(int fd)
     return serial;
 }
 
-/* Closing alone frees a lock only after each child has closed its copy, which it does as soon as it runs.  A child never gets
- * here: its table is empty. */
+/* Closing alone frees a lock only after each child has closed its copy, which it does as soon as it runs.  A child never
+ * unlocks a descriptor of its parent, because those are not in its table. */
 static void unlock(const struct entry *entry)
 {
     if (binlog_fd_is(entry->fd, entry->device, entry->inode)) {
