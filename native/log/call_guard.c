@@ -56,16 +56,21 @@ static int renew_after_fork(struct call_guard *self)
 
     if (self->generation == generation)
         return 0;
-    if (!self->depth || self->holder != binlog_fork_thread()) {
-        PyObject *lock = PyObject_CallNoArgs(self->make_lock);
-        if (!lock)
-            return -1;
-        PyObject *before = self->lock;
-        self->lock = lock;
-        self->depth = 0;
-        Py_XDECREF(before);
+    if (self->depth && self->holder == binlog_fork_thread()) {
+        self->generation = generation;
+        return 0;
     }
-    self->generation = generation;
+    PyObject *lock = PyObject_CallNoArgs(self->make_lock);
+    if (!lock)
+        return -1;
+    if (self->generation != generation) { /* else another thread made one meanwhile */
+        PyObject *before = self->lock;
+        self->generation = generation;
+        self->depth = 0;
+        self->lock = lock;
+        lock = before;
+    }
+    Py_DECREF(lock);
     return 0;
 }
 

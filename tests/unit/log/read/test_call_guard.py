@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -34,6 +36,25 @@ class _Used:
 def _guard() -> tuple[_Used, CallGuard]:
     used = _Used()
     return used, CallGuard(used, ClosedError, "it is closed", threading.RLock)
+
+
+@contextmanager
+def _held_by_another_thread(guard: CallGuard) -> Iterator[None]:
+    entered, is_over = threading.Event(), threading.Event()
+
+    def stay() -> None:
+        with guard:
+            entered.set()
+            is_over.wait()
+
+    thread = threading.Thread(target=stay)
+    thread.start()
+    entered.wait()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
 
 
 def test_a_close_within_calls_closes_at_the_end_of_the_outermost_one() -> None:
@@ -115,40 +136,19 @@ def test_a_child_that_was_forked_within_a_call_ends_it() -> None:
 
 def test_a_child_does_not_wait_for_a_thread_of_its_parent() -> None:
     _, guard = _guard()
-    entered, is_over = threading.Event(), threading.Event()
-
-    def stay() -> None:
-        with guard:
-            entered.set()
-            is_over.wait()
-
-    thread = threading.Thread(target=stay)
-    thread.start()
-    entered.wait()
 
     def use() -> None:
         with guard:
             assert guard.held
         guard.close()
 
-    Child(use).join()
-    is_over.set()
-    thread.join()
+    with _held_by_another_thread(guard):
+        Child(use).join()
 
 
 def test_a_new_thread_of_a_child_is_not_taken_for_one_of_its_parent() -> None:
     """With glibc it gets the same pthread_t."""
     _, guard = _guard()
-    entered, is_over = threading.Event(), threading.Event()
-
-    def stay() -> None:
-        with guard:
-            entered.set()
-            is_over.wait()
-
-    thread = threading.Thread(target=stay)
-    thread.start()
-    entered.wait()
 
     def use() -> None:
         def enter() -> None:
@@ -161,9 +161,8 @@ def test_a_new_thread_of_a_child_is_not_taken_for_one_of_its_parent() -> None:
         assert not guard.held
         guard.close()
 
-    Child(use).join()
-    is_over.set()
-    thread.join()
+    with _held_by_another_thread(guard):
+        Child(use).join()
 
 
 def test_a_guard_that_was_not_initialized_is_refused() -> None:
